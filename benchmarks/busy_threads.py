@@ -10,19 +10,19 @@ fill the queue, without gradients, T 4096: how often the threads go round in a s
 
 from __future__ import annotations
 
-import json
 import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import rnnc
 import torch
 import typer
-from rnnc.bench.report import machine
+from rnnc.bench.report import Record
+from rnnc.bench.timing import wall
 from torch import Tensor, nn
 
 HIDDEN, BATCH, STEPS, LONG = 512, 32, 256, 4096
@@ -74,11 +74,14 @@ def drawn(steps: int) -> Tensor:
     return torch.randn(steps, BATCH, HIDDEN, device="cuda", dtype=torch.bfloat16)
 
 
-def train(module: nn.Module, x: Tensor) -> None:
-    """Run a training step without an optimiser."""
-    module.zero_grad()
-    module(x)[0].sum().backward()
-    torch.cuda.synchronize()
+def train(module: nn.Module, x: Tensor) -> float:
+    """Return the milliseconds of a training step without an optimiser."""
+
+    def run() -> None:
+        module.zero_grad()
+        module(x)[0].sum().backward()
+
+    return wall(run, "cuda")
 
 
 def step_times(layers: int, threads: int, lengths: list[int]) -> list[float]:
@@ -94,10 +97,7 @@ def step_times(layers: int, threads: int, lengths: list[int]) -> list[float]:
         for turn in range(TURNS):
             for module, found in zip(modules, times, strict=True):
                 time.sleep(APART)
-                for x in inputs[turn * CALLS : (turn + 1) * CALLS]:
-                    begin = time.perf_counter()
-                    train(module, x)
-                    found.append(1e3 * (time.perf_counter() - begin))
+                found += [train(module, x) for x in inputs[turn * CALLS : (turn + 1) * CALLS]]
     return [statistics.median(found) for found in times]
 
 
@@ -125,9 +125,9 @@ def main(
     output: Annotated[Path | None, typer.Option("--json", help="A file for the table.")] = None,
 ) -> None:
     """Measure, and print a table."""
-    told: dict[str, Any] = {"machine": machine("cuda"), "date": time.strftime("%Y-%m-%d")}
-    told["command"] = f"python benchmarks/busy_threads.py --threads {threads}"
-    rows = told["steps"] = []
+    record = Record("cuda", f"python benchmarks/busy_threads.py --threads {threads}")
+    record.into(output)
+    rows: list[list[object]] = []
     print(f"{'threads':>7} {'layers':>6} {'lengths':>8} {'rnnc':>8} {'nn.LSTM':>8}")
     for layers in (1, 4):
         for kind in ("equal", "other"):
@@ -136,13 +136,12 @@ def main(
                 own, other = step_times(layers, count, lengths)
                 rows.append([count, layers, kind, own, other])
                 print(f"{count:7} {layers:6} {kind:>8} {own:8.2f} {other:8.2f}", flush=True)
-    loops = told["loops"] = []
+    loops: list[list[float]] = []
     for count in filter(None, map(int, threads.split(","))):
         loops.append([count, *counts(count)])
         print(f"{count} threads go round {loops[-1][1]:.0f} times per second beside", end=" ")
         print(f"{loops[-1][2]:.0f} calls, {loops[-1][3]:.0f} beside {loops[-1][4]:.0f} of nn.LSTM")
-    if output is not None:
-        output.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    record.write(steps=rows, loops=loops)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import os
 import statistics
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
@@ -33,6 +32,7 @@ def worker() -> None:
     os.dup2(2, 1)  # other output goes to the error stream
 
     import rnnc
+    from rnnc.bench.contenders.choice import contenders_for
     from rnnc.bench.inputs import DTYPES, Call, Inputs
     from rnnc.bench.precompile import compile_ahead
     from rnnc.bench.rows import ROWS
@@ -43,14 +43,8 @@ def worker() -> None:
         row = ROWS[number]
         inputs = Inputs(cell := rnnc.cells.get(row.cell), row, dtype, "cuda")
         inputs.draw_all()
-
-        def run() -> Any:
-            (h, *_), _ = rnnc.scan(
-                cell, inputs.wx, inputs.R, inputs.b, R_diag=inputs.R_diag, params=inputs.params
-            )
-            return h.transpose(0, 1)
-
-        return Call(run, inputs.d_h, inputs.leaves())
+        found = contenders_for(row, cell, "cuda", [dtype], ["scan"])
+        return next(c for c in found if c.variant == "auto").prepare(inputs)
 
     calls: dict[int, Call] = {}
     for line in sys.stdin:
@@ -77,11 +71,7 @@ def worker() -> None:
 
 
 class Version:
-    """A process in which one version of rnnc runs.
-
-    Args:
-        folder: where that version is installed.
-    """
+    """A process in which one version of rnnc runs."""
 
     def __init__(self, folder: Path) -> None:
         paths = [str(folder.resolve()), os.environ.get("PYTHONPATH", "")]
@@ -123,7 +113,15 @@ def main(
     """Compare the times of two installed versions of rnnc."""
     import torch
 
-    numbers = list(range(1, 17)) if rows == "all" else _numbers(rows)
+    sys.path.insert(0, str(new))  # the record is the new version's
+    from rnnc.bench.report import Record
+    from rnnc.bench.rows import rows_named
+
+    numbers = [row.number for row in rows_named(rows)]
+    record = Record("cuda", f"python {' '.join(sys.argv)}", dtype=dtype, unit="ms of GPU time")
+    record.head |= {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__}
+    stem = record.head["gpu"].removeprefix("NVIDIA ").split()[0].lower()
+    record.into(output and output / f"compare-{stem}-{record.head['date']}.json")
     versions = {"old": Version(old), "new": Version(new)}
     for version in versions.values():
         version.send(do="compile", rows=numbers, dtypes=[dtype])
@@ -151,23 +149,8 @@ def main(
             before, after = (found[number][name][phase] for name in ("old", "new"))
             cells += [f"{before:.3f}", f"{after:.3f}", f"{after / before:.3f}"]
         table.add_row(*cells)
-        if output is not None:  # after each row: a run that is cut off keeps what it measured
-            _write(output, torch.cuda.get_device_name(0), torch.__version__, dtype, found)
+        record.write(rows=found)
     console.print(table)
-
-
-def _write(output: Path, gpu: str, torch_version: str, dtype: str, found: dict[int, Any]) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    record = {"gpu": gpu, "torch": torch_version, "date": str(date.today())}
-    record |= {"dtype": dtype, "unit": "ms of GPU time", "rows": found}
-    stem = gpu.removeprefix("NVIDIA ").split()[0].lower()
-    path = output / f"compare-{stem}-{date.today()}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-
-
-def _numbers(words: str) -> list[int]:
-    ends = [[int(end) for end in word.split("-")] for word in words.split(",")]
-    return [number for pair in ends for number in range(pair[0], pair[-1] + 1)]
 
 
 if __name__ == "__main__":

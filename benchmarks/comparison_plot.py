@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from rnnc.bench.drawing import named_sizes, new_figure, save, source_of, tidy
 
 sys.path.append(str(Path(__file__).parent / "tables"))
 from peers_files import COLUMNS, contender_of, with_flashrnn
@@ -33,8 +32,7 @@ AXES = {"head_dim": "units per head", "batch": "batch rows", "steps": "steps"}
 
 def draw(content: dict[str, Any], path: Path) -> None:
     """Draw the cases of a file."""
-    figure = Figure(figsize=(12, 6.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 6.4)
     grid = figure.subplots(2, 3)
     cases = [c for c in content["cases"] if c["heads"] * c["head_dim"] == 768 and c["steps"] >= 128]
     named: dict[str, Any] = {}
@@ -44,14 +42,9 @@ def draw(content: dict[str, Any], path: Path) -> None:
         axes.set_title(title, fontsize=9, loc="left")
     grid[-1, -1].axis("off")
     grid[-1, -1].legend(list(named.values()), list(named), loc="center", fontsize=8)
-    machine = content["machine"]
-    figure.suptitle(
-        f"LSTM of 768 units, forward + backward, ms: {machine['device']}, torch"
-        f" {machine['torch']}, {content['date']}; + with the product of the input, * another"
-        " function",
-        fontsize=9,
-    )
-    figure.savefig(path, dpi=100)
+    title = f"LSTM of 768 units, forward + backward, ms: {source_of(content)}"
+    note = "; + with the product of the input, * another function"
+    save(figure, path, title + note, dpi=100)
 
 
 def _panel(axes: Any, cases: list[dict[str, Any]], axis: str, named: dict[str, Any]) -> None:
@@ -68,16 +61,9 @@ def _panel(axes: Any, cases: list[dict[str, Any]], axis: str, named: dict[str, A
             line = axes.plot(*zip(*points, strict=True), f"o{style}", color=colour, markersize=3)[0]
             line.set_alpha(0.5 if label.endswith("+") else 1)
             named.setdefault(label, line)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    places = [case[axis] for case in cases]
-    axes.set_xticks(places, [str(place) for place in places], fontsize=7)
-    axes.minorticks_off()
-    axes.tick_params(labelsize=7)
+    tidy(axes)
+    named_sizes(axes, [case[axis] for case in cases])
     axes.set_xlabel(AXES[axis], fontsize=8)
-    axes.grid(color="#e5e5e5", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

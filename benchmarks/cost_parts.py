@@ -9,20 +9,12 @@ from rnnc.codegen.plan import Plan
 
 
 def parts(plan: Plan) -> tuple[StepEstimate, StepEstimate]:
-    """The estimates of the forward and the backward kernel.
-
-    Args:
-        plan: for the shape that is measured.
-    """
+    """The estimates of the forward and the backward kernel."""
     return plan.forward.estimate, plan.backward.estimate
 
 
 def named_parts(plan: Plan) -> dict[str, dict[str, float]]:
-    """The same by direction and name, as JSON has it.
-
-    Args:
-        plan: for the shape that is measured.
-    """
+    """The same by direction and name, as JSON has it."""
     forward, backward = map(asdict, parts(plan))
     for found in (forward, backward):
         del found["start"]  # of a call, not of a step

@@ -10,17 +10,14 @@ affects all of them. A figure is the median.
 
 from __future__ import annotations
 
-import json
 import os
-import platform
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +27,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rnnc import Constant, Gate, State, constant, gate, sigmoid, tanh
+from rnnc.bench.report import Record
+from rnnc.bench.timing import wall
+from rnnc.bench.turns import in_turns
 from rnnc.cli.progress import stages
 from torch import Tensor, nn
 
@@ -85,17 +85,16 @@ def training_step(module: nn.Module, steps: int, hidden: int) -> Callable[[], No
 
 def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
     """The median time of each contender in milliseconds; they run alternately."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+
+    def clock(run: Callable[[], None]) -> float:
+        run()  # fills the caches, which the previous contender used
+        return wall(run, "cpu")
+
     for run in contenders.values():
         run()
         run()
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            run()  # fills the caches, which the previous contender used
-            start = time.perf_counter()
-            run()
-            times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: statistics.median(values) for name, values in times.items()}
+    clocks = {name: partial(clock, run) for name, run in contenders.items()}
+    return {name: statistics.median(times) for name, times in in_turns(clocks, rounds).items()}
 
 
 def start_times() -> dict[str, float]:
@@ -114,36 +113,23 @@ def start_times() -> dict[str, float]:
     )
     found: dict[str, list[float]] = {"cold": [], "cached": []}
     for _ in range(5):
-        folder = tempfile.mkdtemp()
-        for kind in found:
-            result = subprocess.run(
-                [sys.executable, "-c", program],
-                env={"RNNC_CACHE_DIR": folder, "PATH": "/usr/bin:/bin"},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            found[kind].append(float(result.stdout))
-        shutil.rmtree(folder)
+        with tempfile.TemporaryDirectory() as folder:
+            for times in found.values():
+                result = subprocess.run(
+                    [sys.executable, "-c", program],
+                    env={"RNNC_CACHE_DIR": folder, "PATH": "/usr/bin:/bin"},
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                times.append(float(result.stdout))
     return {kind: statistics.median(values) for kind, values in found.items()}
 
 
-def machine() -> dict[str, str]:
-    """The machine and the versions of the measurement."""
-    info = Path("/proc/cpuinfo")
-    names = [
-        line.partition(":")[2].strip()
-        for line in (info.read_text("utf-8").splitlines() if info.exists() else [])
-        if line.startswith("model name")
-    ]
-    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
-    return {
-        "processor": f"{names[0] if names else platform.processor()}, {len(names)} cores",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "compiler": compiler.stdout.splitlines()[0],
-        "threads": str(THREADS),
-    }
+def compiler() -> str:
+    """The first line that the compiler says of itself."""
+    said = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.splitlines()[0]
 
 
 def main(
@@ -184,19 +170,14 @@ def main(
         table.add_row(name, *(f"{found[name]:.2f}" for found in results.values()))
     console.print(table)
     console.print(f"start: {starts['cold']:.2f} s cold, {1e3 * starts['cached']:.1f} ms cached")
-    console.print(machine())
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        today = date.today().isoformat()
-        record = {
-            "date": today,
-            "command": f"python {' '.join(sys.argv)}",
-            "machine": machine(),
-            "milliseconds": results,
-            "start_seconds": starts,
-        }
-        path = output / f"cpu-{today}.json"
-        path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    record = Record("cpu", f"python {' '.join(sys.argv)}")
+    processor = f"{record.machine['device'].rpartition(', ')[0]}, {os.cpu_count()} cores"
+    own = {"processor": processor, "compiler": compiler(), "threads": str(THREADS)}
+    record.head["machine"] |= own
+    console.print(record.machine)
+    record.into(output and output / f"cpu-{record.head['date']}.json")
+    record.write(milliseconds=results, start_seconds=starts)
+    for path in record.paths:
         console.print(f"wrote {path}")
 
 

@@ -7,29 +7,19 @@ over torch's.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import time
-from datetime import date
+import sys
+from functools import partial
 from pathlib import Path
 
 import rnnc
 import torch
+from rnnc.bench.report import Record
+from smallest import smallest
 from torch import nn
 
 PROJECTED = "LSTM to a quarter"
 NAMES = ("LSTM", "GRU", "RNN", PROJECTED)
 SIZES = (16, 64, 128, 256, 512, 1024)
-
-
-def seconds(module, x, train):
-    start = time.thread_time()
-    if train:
-        module(x)[0].sum().backward()
-    else:
-        with torch.no_grad():
-            module(x)
-    return time.thread_time() - start
 
 
 def pair(name, size):
@@ -46,14 +36,14 @@ def pair(name, size):
 
 def measure(name, size, batch, steps, train, budget):
     """Return the best time of torch's module and ours, in milliseconds."""
-    theirs, ours = pair(name, size)
     x = torch.randn(steps, batch, size)
-    best, end, rounds = [float("inf")] * 2, time.perf_counter() + budget, 0
-    while rounds < 6 or time.perf_counter() < end:
-        for place, module in enumerate((theirs, ours)):
-            best[place] = min(best[place], seconds(module, x, train)) if rounds > 1 else best[place]
-        rounds += 1
-    return [1e3 * value for value in best]
+
+    def training(module):
+        module(x)[0].sum().backward()
+
+    call = training if train else torch.no_grad()(lambda module: module(x))
+    runs = {str(place): partial(call, module) for place, module in enumerate(pair(name, size))}
+    return list(smallest(runs, budget, 4).values())
 
 
 def main():
@@ -63,7 +53,7 @@ def main():
     parser.add_argument("--output", type=Path, help="a folder for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)  # whose time is measured; a backward runs on it too
-    cases = []
+    record, cases = Record("cpu", f"python {' '.join(sys.argv)}"), []
     for name in options.modules:
         for size in SIZES:
             for batch, steps in ((1, 50), (16, 50)):
@@ -75,10 +65,9 @@ def main():
                         *case.values(), f"{torchs:.3f} {ours:.3f} {ours / torchs:.2f}", flush=True
                     )
     if options.output:
+        record.into(options.output / f"cpu-nn-{record.head['date']}.json")
         about = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-        about |= {"machine": platform.processor() or platform.machine(), "cases": cases}
-        file = options.output / f"cpu-nn-{date.today()}.json"
-        file.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        record.write(**about, cases=cases)
 
 
 if __name__ == "__main__":

@@ -6,23 +6,22 @@
 LSTM and GRU, hidden 64 to 512, B 1 to 128, T 1 to 64, training and inference, and single steps
 against torch's cells. With `--inference` LSTM without gradients, hidden 32 to 1024, T 16 to 512.
 Both sides of a case run in turns in one process, in float32 with default flags. A figure is the
-smallest time of a side, since other programs can only lengthen a run. One thread is timed by its
-own clock, which stands still while another program has the core.
+smallest time of a side. One thread is timed by its own clock.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-from rnnc.bench.users.cases import Mode, Module, UserCase
-from rnnc.bench.users.contenders import ours, torchs
+from rnnc.bench.modules.cases import Case, Mode, Module
+from rnnc.bench.modules.contenders import ours, torchs
+from smallest import smallest
 
 HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
@@ -34,58 +33,34 @@ INFERENCE_HIDDEN, INFERENCE_STEPS = (32, 64, 128, 256, 512, 1024), (16, 64, 512)
 WINDOW = 0.0003
 
 
-def cases() -> Iterator[UserCase]:
+def cases() -> Iterator[Case]:
     """All cases, in the order of the table."""
     for module in MODULES:
         for mode in MODES:
             for hidden in HIDDEN:
                 for batch in BATCH:
                     for steps in STEPS:
-                        yield UserCase(module, hidden, batch, steps, mode=mode)
+                        yield Case(module, hidden, batch, steps, mode=mode)
     for stepped in (*MODULES, "elman"):
         for mode in STEP_MODES:
             for hidden in (64, 256, 512):
                 for batch in BATCH:
-                    yield UserCase(stepped, hidden, batch, mode=mode)
+                    yield Case(stepped, hidden, batch, mode=mode)
 
 
-def inference_cases() -> Iterator[UserCase]:
+def inference_cases() -> Iterator[Case]:
     """Yield LSTMs without gradients."""
     for hidden in INFERENCE_HIDDEN:
         for batch in BATCH:
             for steps in INFERENCE_STEPS:
-                yield UserCase("lstm", hidden, batch, steps, mode="inference")
+                yield Case("lstm", hidden, batch, steps, mode="inference")
 
 
-def seconds(run: Callable[[], object], count: int) -> float:
-    """Seconds per call."""
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
-    start = clock()
-    for _ in range(count):
-        run()
-    return (clock() - start) / count
-
-
-def compare(case: UserCase, budget: float) -> tuple[float, float]:
-    """Milliseconds of rnnc and of torch: the smallest of all rounds.
-
-    Args:
-        case: the case.
-        budget: seconds for both sides; there are at least three rounds.
-    """
+def compare(case: Case, budget: float) -> tuple[float, float]:
+    """Milliseconds of rnnc and of torch, for which both together have some seconds."""
     runs = {"ours": ours(case, "cpu"), "torch": torchs(case, "cpu", torch.float32)}
-    counts = {}
-    for name, run in runs.items():
-        run()
-        counts[name] = max(1, int(WINDOW / max(seconds(run, 1), 1e-6)))
-    best = dict.fromkeys(runs, math.inf)
-    end, rounds = time.monotonic() + budget, 0
-    while rounds < 3 or time.monotonic() < end:
-        rounds += 1
-        for name, run in runs.items():
-            run()  # fills the caches, which the other side used
-            best[name] = min(best[name], seconds(run, counts[name]))
-    return 1e3 * best["ours"], 1e3 * best["torch"]
+    found = smallest(runs, budget, 3, WINDOW)
+    return found["ours"], found["torch"]
 
 
 def main(

@@ -10,11 +10,9 @@ units and batch rows. The file has its root mean square per span of steps; later
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,14 +21,17 @@ import torch
 import typer
 from error_plot import plot
 from rnnc.bench.inputs import DTYPES, Inputs
-from rnnc.bench.report import file_stem, machine
+from rnnc.bench.measure import chosen_plan
+from rnnc.bench.report import Record
 from rnnc.bench.rows import Row
 from rnnc.cli.progress import track
-from rnnc.runtime.call.call import Choice
-from rnnc.runtime.cuda.choose import choose_plan
 from torch import Tensor
 
 SPANS_PER_DOUBLING = 4
+_METHOD = (
+    "relative error of h against the float64 loop of the same numbers, norms over heads, units and"
+    " batch rows; root mean square over spans of steps, by last step"
+)
 CELLS, SIZES = ("lstm", "gru"), ((12, 64), (1, 768))
 
 
@@ -46,9 +47,10 @@ def main(
 ) -> None:
     """Measure all cases, print them, and write JSON and a picture."""
     began = time.monotonic()
-    here, today = machine(device), date.today().isoformat()
-    stem = file_stem(device, here["device"], today).removeprefix("cuda-")
-    path = output / f"error-over-time-{stem}.json"
+    command = f"python benchmarks/error_over_time.py --variants {variants}"
+    record = Record(device, command, method=_METHOD)
+    path = output / f"error-over-time-{record.stem.removeprefix('cuda-')}.json"
+    record.into(path)
     cases: list[dict[str, Any]] = []
     wanted = [(c, s, d) for c in cells.split(",") for s in SIZES for d in dtypes.split(",")]
     for cell, (heads, dim), dtype in track(wanted, "measuring errors over time"):
@@ -61,19 +63,9 @@ def main(
         cases.append(case)
         for curve in case["curves"]:
             typer.echo(f"{row}, {dtype}, {_line(curve)}")
-        record = {
-            "schema": 1,
-            "date": today,
-            "command": f"python benchmarks/error_over_time.py --variants {variants}",
-            "machine": here,
-            "method": "relative error of h against the float64 loop of the same numbers, norms over"
-            " heads, units and batch rows; root mean square over spans of steps, by last step",
-            "cases": cases,
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        record.write(cases=cases)
     if cases:
-        plot(record, path.with_suffix(".png"))
+        plot({**record.head, "cases": cases}, path.with_suffix(".png"))
         typer.echo(f"wrote {path} and its picture")
 
 
@@ -122,10 +114,8 @@ def _named(
     """The name of a curve, and the text of its plan."""
     if device != "cuda":
         return "rnnc", None
-    index = torch.cuda.current_device()
-    sizes = (row.heads, row.head_dim, row.batch, DTYPES[dtype], index)
     try:
-        plan = choose_plan(cell, *sizes, Choice(variant), False)
+        plan = chosen_plan(cell, row, dtype, variant)
     except rnnc.PlanError:
         return f"rnnc {variant}", None
     return f"rnnc {plan.variant}", str(plan)

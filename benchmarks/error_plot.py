@@ -5,27 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from rnnc.bench.drawing import new_figure, save, source_of, tidy
 
 COLOURS = {"bfloat16": "#d1495b", "float16": "#264653", "float32": "#2a9d8f"}
 MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D"}
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """Draw all curves.
-
-    Args:
-        content: the content of the JSON file.
-        path: the file of the picture.
-    """
+    """Draw all curves."""
     panels: dict[str, list[dict[str, Any]]] = {}
     for case in content["cases"]:
         name = f"{case['cell']}, {case['heads']} x {case['head_dim']}, batch {case['batch']}"
         panels.setdefault(name, []).append(case)
     lines = (len(panels) + 1) // 2
-    figure = Figure(figsize=(12, 1 + 3.6 * lines), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 1 + 3.6 * lines)
     grid = figure.subplots(lines, 2, squeeze=False, sharex=True)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
@@ -39,15 +32,9 @@ def plot(content: dict[str, Any], path: Path) -> None:
         axes.set_yscale("log")
         axes.set_xlabel("step", fontsize=8)
         axes.set_ylabel("relative error of h", fontsize=8)
-        axes.grid(color="#e5e5e5", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=7)
+        tidy(axes)
         axes.legend(fontsize=7)
-    machine = content["machine"]
-    title = f"Error against float64: {machine['device']}, torch {machine['torch']}"
-    figure.suptitle(f"{title}, {content['date']}", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save(figure, path, f"Error against float64: {source_of(content)}", dpi=110)
 
 
 def _curve(axes: Any, dtype: str, curve: dict[str, Any]) -> None:

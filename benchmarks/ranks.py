@@ -9,18 +9,18 @@ also has the times of the collectives that docs/distributed.md puts into its for
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import rnnc
 import torch
 import torch.distributed as dist
-from rnnc.bench.report import machine
+from rnnc.bench.report import Record
+from rnnc.bench.timing import wait
 from torch.distributed.device_mesh import DeviceMesh
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -46,24 +46,19 @@ def main() -> None:
     dist.init_process_group(timeout=timedelta(seconds=60))
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     size = SIZES[given.size]
-    told: dict[str, Any] = {"date": str(date.today()), "machine": machine(device), "rows": []}
-    told |= {"ranks": mesh.size(), "size": given.size}
     words = ["--nproc-per-node", str(mesh.size()), "benchmarks/ranks.py", "--size", given.size]
     words += ["--steps", str(given.steps), "--limit", f"{given.limit:g}", "--out", given.out.name]
-    told["command"] = " ".join(["torchrun", *words])
-    told |= {"model": {"layers": size.layers, "width": size.width}}
-
-    def write() -> None:
-        if dist.get_rank() == 0:
-            given.out.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-
+    about = {"ranks": mesh.size(), "size": given.size}
+    about |= {"model": {"layers": size.layers, "width": size.width}}
+    record, rows = Record(device, " ".join(["torchrun", *words]), **about), []
+    record.into(given.out if dist.get_rank() == 0 else None)
     shapes = [(size.context, size.batch), (given.long, 2)]
     runs = [(style, *shapes[0]) for style in ("one", *STYLES)]
     # As many rows on each GPU as one GPU had before.
     runs += [(style, size.context, mesh.size() * size.batch) for style in ("ddp", "fsdp-kept")]
     runs += [(style, *shapes[1]) for style in ("one", "steps", "heads")]
-    told["collectives"] = collectives(mesh, size)
-    write()
+    record.head["collectives"] = collectives(mesh, size)
+    record.write(rows=rows)
     for style, context, batch in runs:
         late = torch.tensor(time.monotonic() - since > given.limit, dtype=torch.int, device=device)
         dist.all_reduce(late, dist.ReduceOp.MAX)
@@ -71,9 +66,9 @@ def main() -> None:
             break
         row = measured(style, mesh, given.size, context, batch, given.steps)
         if row is not None:
-            told["rows"].append(row)
+            rows.append(row)
             print(row, flush=True)
-        write()
+        record.write(rows=rows)
         dist.barrier()
     dist.barrier()
     dist.destroy_process_group()
@@ -169,13 +164,12 @@ def timed(run: Any, repeats: int) -> float:
     """Seconds of a call, after two of warm-up."""
     for _ in range(2):
         run()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    settled = "cuda" if torch.cuda.is_available() else "cpu"
+    wait(settled)
     begin = time.perf_counter()
     for _ in range(repeats):
         run()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    wait(settled)
     return (time.perf_counter() - begin) / repeats
 
 

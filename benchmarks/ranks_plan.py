@@ -169,12 +169,7 @@ def _between(costs: Costs, copies: int) -> float:
 
 
 def lines_of(told: dict[str, Any], context: int) -> list[str]:
-    """A table of a context: measured, by the formula, and the plan for more GPUs; `|` parts cells.
-
-    Args:
-        told: a file of benchmarks/ranks.py.
-        context: tokens of a sequence.
-    """
+    """The lines of a context: measured, by the formula, and the plan for more GPUs."""
     costs, ranks = costs_of(told, context), told["ranks"]
     one = next(r for r in told["rows"] if r["context"] == context and r["style"] == "one")
     rows = {

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,14 +28,15 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from rnnc.bench.report import file_stem, machine
+from rnnc.bench.report import Record
 from rnnc.bench.rows import rows_named
+from rnnc.bench.table import plain_table
+from rnnc.codegen.shape import DIRECTIONS
 from roofline_ncu import NcuError, counters_of
 from roofline_without import WITHOUT
 
 KERNEL = Path(__file__).with_name("roofline_kernel.py")
 KERNELS = "rnnc_(forward|backward)"
-DIRECTIONS = ("forward", "backward")
 SHOWN = ("SMs active %", "tensor pipe %", "issue slots %", "shared memory %", "L2 %", "DRAM %")
 
 
@@ -52,7 +52,6 @@ def main(
     if device == "cuda" and not torch.cuda.is_available():
         typer.echo("roofline: found no CUDA device; wanted: a GPU that torch can use", err=True)
         raise typer.Exit(1)
-    here, today = machine(device), date.today().isoformat()
     numbers = [row.number for row in rows_named(rows)]
     request = {"rows": numbers, "repeat": repeat, "device": device, "steps": steps}
     found: dict[str, Any] = {
@@ -60,49 +59,36 @@ def main(
         for kind in ("nothing", *WITHOUT)
     }
     counted = _counted(request, numbers) if ncu and device == "cuda" else {}
-    content = {
-        "schema": 1,
-        "date": today,
-        "command": f"python benchmarks/roofline.py --rows {rows}" + " --no-ncu" * (not ncu),
-        "machine": here,
-        "method": __doc__,
-        "rows": {
-            str(n): {
-                **found["nothing"][str(n)],
-                "without_us": {k: found[k][str(n)].get("us") for k in WITHOUT},
-                "failures": {
-                    k: v[str(n)]["failure"] for k, v in found.items() if "failure" in v[str(n)]
-                },
-                "shares": shares(found, str(n)),
-                "ncu": counted.get(str(n)),
-            }
-            for n in numbers
-        },
-        "ncu_failure": counted.get("failure"),
+    command = f"python benchmarks/roofline.py --rows {rows}" + " --no-ncu" * (not ncu)
+    record = Record(device, command, method=__doc__)
+    record.into(output / f"roofline-{record.stem.removeprefix('cuda-')}.json")
+    results: dict[str, Any] = {
+        str(n): {
+            **found["nothing"][str(n)],
+            "without_us": {k: found[k][str(n)].get("us") for k in WITHOUT},
+            "failures": {
+                k: v[str(n)]["failure"] for k, v in found.items() if "failure" in v[str(n)]
+            },
+            "shares": shares(found, str(n)),
+            "ncu": counted.get(str(n)),
+        }
+        for n in numbers
     }
     console = Console(highlight=False, width=200)
-    console.print(_shares_table(content["rows"]))
+    console.print(_shares_table(results))
     if counted.get("failure"):
         console.print(f"no counters: {counted['failure']}", markup=False)
     elif counted:
-        console.print(_counters_table(content["rows"]))
-    for number, row in content["rows"].items():
+        console.print(_counters_table(results))
+    for number, row in results.items():
         for kind, failure in row["failures"].items():
             console.print(f"row {number}, without {kind}: {failure}", markup=False)
-    output.mkdir(parents=True, exist_ok=True)
-    stem = file_stem(device, here["device"], today).removeprefix("cuda-")
-    path = output / f"roofline-{stem}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    console.print(f"wrote {path}")
+    record.write(rows=results, ncu_failure=counted.get("failure"))
+    console.print(f"wrote {record.paths[0]}")
 
 
 def shares(found: dict[str, Any], number: str) -> dict[str, dict[str, float]]:
-    """The share of each part in the time of a step; exchange is the rest.
-
-    Args:
-        found: the times, by the part that was left out and then by row.
-        number: the number of the row.
-    """
+    """The share of each part in the time of a step; exchange is the rest."""
     times = {kind: rows[number].get("us") for kind, rows in found.items()}
     if not all(times.values()):
         return {}
@@ -142,9 +128,9 @@ def _counted(request: dict[str, Any], numbers: list[int | None]) -> dict[str, An
 
 
 def _shares_table(rows: dict[str, Any]) -> Table:
-    table = Table(title="Share of a step, measured by leaving out, % (cost model)", box=None)
-    for column in ("row", "direction", "us per step", "exchange", "product", "pointwise"):
-        table.add_column(column, justify="left" if column in ("row", "direction") else "right")
+    title = "Share of a step, measured by leaving out, % (cost model)"
+    parts = ("exchange", *WITHOUT)
+    table = plain_table(title, ["row", "direction"], ["us per step", *parts])
     for row in rows.values():
         for direction in DIRECTIONS:
             if not row["shares"]:
@@ -154,7 +140,7 @@ def _shares_table(rows: dict[str, Any]) -> Table:
             cells = [
                 f"{100 * row['shares'][direction][part]:.0f}"
                 + (f" ({100 * model[part] / total:.0f})" if total else "")
-                for part in ("exchange", *WITHOUT)
+                for part in parts
             ]
             name = f"{row['row']} ({row.get('variant', '')})"
             table.add_row(name, direction, f"{row['us'][direction]:.3f}", *cells)
@@ -162,9 +148,8 @@ def _shares_table(rows: dict[str, Any]) -> Table:
 
 
 def _counters_table(rows: dict[str, Any]) -> Table:
-    table = Table(title="Counters of one launch, by ncu", box=None)
-    for column in ("row", "direction", "ms", "GHz", *SHOWN, "what warps wait for"):
-        table.add_column(column)
+    columns = ("row", "direction", "ms", "GHz", *SHOWN, "what warps wait for")
+    table = plain_table("Counters of one launch, by ncu", columns)
     for number, row in rows.items():
         for direction in DIRECTIONS:
             kernel = (row["ncu"] or {}).get(direction)

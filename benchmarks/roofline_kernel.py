@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 from typing import Any
@@ -17,11 +16,10 @@ import rnnc
 import torch
 from cost_parts import named_parts
 from rnnc.bench.contenders.choice import contenders_for
-from rnnc.bench.inputs import DTYPES, Inputs
+from rnnc.bench.inputs import Inputs
+from rnnc.bench.measure import chosen_plan
 from rnnc.bench.rows import ROWS, Row
-from rnnc.bench.timing import free, timed, wait, warm_up
-from rnnc.runtime.call.call import Choice
-from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.bench.timing import free, median_time, wait, warm_up
 from rnnc.runtime.store import compiled
 from roofline_without import WITHOUT
 
@@ -49,40 +47,22 @@ def _measured(row: Row, request: dict[str, Any]) -> dict[str, Any]:
     device = request["device"]
     dtype = "bfloat16" if device == "cuda" else "float32"
     cell = rnnc.cells.get(row.cell)
-    contender = next(
-        c
-        for c in contenders_for(row, cell, device, [dtype], ["scan"])
-        if c.ours and c.variant in (None, "auto")
-    )
+    contender = contenders_for(row, cell, device, [dtype], ["auto"])[0]
     call = contender.prepare(Inputs(cell, row, dtype, device))
-    found: dict[str, Any] = {"row": str(row), "dtype": dtype} | _plan(row, cell, device)
-    ahead = [warm_up(run, device, runs=3).ahead for run in (call.run, call.step)]
+    found: dict[str, Any] = {"row": str(row), "dtype": dtype}
+    if device == "cuda":
+        plan = chosen_plan(cell, row, dtype)
+        found |= {"variant": plan.variant, "plan": str(plan), "model_ns": named_parts(plan)}
     if request["profile"]:
+        warm_up(call.step, device, runs=3)
         torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
         call.step()
         wait(device)
         torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         return found
-    took = [
-        statistics.median(timed(run, device, first)[0] for _ in range(request["repeat"]))
-        for run, first in zip((call.run, call.step), ahead, strict=True)
-    ]
+    took = [median_time(run, device, request["repeat"]) for run in (call.run, call.step)]
     forward, both = (1e3 * t / row.steps for t in took)
     return found | {"us": {"forward": forward, "backward": both - forward}}
-
-
-def _plan(row: Row, cell: rnnc.Cell, device: str) -> dict[str, Any]:
-    """The plan that runs, and its parts by the cost model."""
-    if device != "cuda":
-        return {}
-    index = torch.cuda.current_device()
-    sizes = (row.heads, row.head_dim, row.batch)
-    plan = choose_plan(cell, *sizes, DTYPES["bfloat16"], index, Choice(), False)
-    return {
-        "variant": plan.variant,
-        "plan": str(plan),
-        "model_ns": named_parts(plan),
-    }
 
 
 if __name__ == "__main__":

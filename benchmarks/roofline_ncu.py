@@ -50,10 +50,6 @@ class NcuError(Exception):
 def counters_of(command: Sequence[str], kernels: str) -> list[dict[str, Any]]:
     """The counters of each kernel that a process launches between the profiler's start and stop.
 
-    Args:
-        command: the command of the process.
-        kernels: a regular expression for the names of kernels.
-
     Returns:
         For each launch the kernel's name, its counters, and the share of each stall reason.
 

@@ -9,9 +9,7 @@ forward + backward of the whole module.
 
 from __future__ import annotations
 
-import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,24 +17,17 @@ from typing import Annotated, Any
 import rnnc
 import torch
 import typer
-from rnnc.bench.report import machine
-from rnnc.bench.timing import queued_launches
+from rnnc.bench.report import Record
+from rnnc.bench.timing import queued_launches, wall
 
 SIZES = ((4, 12, 64), (8, 12, 64), (4, 1, 512), (4, 3, 256))
 BATCH, STEPS, TURNS = 16, 1024, 3
 ORDERS, KINDS = ("sequential", "auto"), ("inference", "training")
 
 
-def wall(run: Callable[[], object], count: int = 15) -> float:
+def from_idle(run: Callable[[], object], count: int = 15) -> float:
     """Return the median time of a call from an idle GPU, in ms."""
-    times = []
-    for _ in range(count):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return statistics.median(times)
+    return statistics.median(wall(run, "cuda") for _ in range(count))
 
 
 def calls(layers: int, heads: int, dim: int, order: str) -> list[Callable[[], object]]:
@@ -62,8 +53,8 @@ def main(
     output: Annotated[Path | None, typer.Option("--json", help="A file for the table.")] = None,
 ) -> None:
     """Measure, and print a table."""
-    told: dict[str, Any] = {"machine": machine("cuda"), "date": time.strftime("%Y-%m-%d")}
-    told |= {"command": "python benchmarks/stacks.py", "rows": []}
+    record, rows = Record("cuda", "python benchmarks/stacks.py"), []
+    record.into(output)
     for sizes in SIZES:
         runs = {
             (order, kind): run
@@ -76,22 +67,21 @@ def main(
         times: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in runs}
         for _ in range(TURNS):
             for key, run in runs.items():
-                times[key].append((queued_launches(run, 0.15), wall(run)))
+                times[key].append((queued_launches(run, 0.15), from_idle(run)))
         for order in ORDERS:
             figures = [
                 statistics.median(turns)
                 for kind in KINDS
                 for turns in zip(*times[order, kind], strict=True)
             ]
-            told["rows"].append([*sizes, order, *figures])
+            rows.append([*sizes, order, *figures])
             gpu, idle = figures[::2], figures[1::2]
             print(
                 f"{sizes[0]} of {sizes[1]} x {sizes[2]}, {order:10}: "
                 f"GPU {gpu[0]:.3f} / {gpu[1]:.3f}, wall-clock {idle[0]:.3f} / {idle[1]:.3f}",
                 flush=True,
             )
-    if output is not None:
-        output.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    record.write(rows=rows)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ are missing or were measured with other code, as far as its time limit allows.
 from __future__ import annotations
 
 import json
-import statistics
 import time
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,13 +25,13 @@ from cost_parts import named_parts
 from rich.console import Console
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.contenders.contender import Contender
-from rnnc.bench.inputs import DTYPES, Inputs
+from rnnc.bench.inputs import Inputs
+from rnnc.bench.measure import chosen_plan
 from rnnc.bench.precompile import compile_ahead
-from rnnc.bench.report import file_stem, machine
+from rnnc.bench.report import Record
 from rnnc.bench.rows import Row
-from rnnc.bench.timing import free, timed, warm_up
-from rnnc.runtime.call.call import Choice
-from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.bench.timing import free, median_time
+from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.store.digest import package_digest
 from sweeps_plot import plot
@@ -69,6 +67,12 @@ SWEEPS = {
     ),
 }
 CELL = rnnc.cells.lstm
+SIZES = ("heads", "head_dim", "batch", "steps")
+_METHOD = (
+    "LSTM; CUDA events; median of {repeat} runs after 3, each behind queued work; microseconds per"
+    " step. rnnc with ready inputs and all gradients; nn.LSTM with its input product. floor_ns: the"
+    " cost model's estimate of the plan, by its parts"
+)
 
 
 def main(
@@ -86,50 +90,50 @@ def main(
         if name not in SWEEPS:
             raise typer.BadParameter(f"{name!r} is none of {', '.join(SWEEPS)}")
     torch.manual_seed(0)
-    here, today = machine(device), date.today().isoformat()
-    stem = f"sweeps-{file_stem(device, here['device'], today).removeprefix('cuda-')}"
-    path, digest = output / f"{stem}.json", package_digest()[:16]
-    points = {} if fresh else _known(path, here, digest)
+    record = Record(device, "python benchmarks/sweeps.py", method=_METHOD.format(repeat=repeat))
+    path = output / f"sweeps-{record.stem.removeprefix('cuda-')}.json"
+    record.into(path)
+    points, digest = {}, package_digest()[:16]
+    if path.exists() and not fresh:
+        content = json.loads(path.read_text("utf-8"))
+        same_machine = content["machine"] == record.machine
+        points = {k: p for k, p in content["points"].items() if same_machine}
+        points = {k: p for k, p in points.items() if p["package"] == digest}
     wanted = [(n, sizes) for n in names for sizes in SWEEPS[n].sizes if _key(sizes) not in points]
     rows = [(_row(sizes), CELL) for sizes in dict.fromkeys(sizes for _, sizes in wanted)]
     if device == "cuda" and rows:
         limits = device_limits(torch.cuda.current_device())
         seconds = compile_ahead(rows, ["bfloat16"], limits, ["auto"])
         console.print(f"{len(rows)} points to measure; compiled in {seconds:.1f} s")
+    sweeps = {
+        name: {"title": s.title, "axis": s.axis, "points": [_key(p) for p in s.sizes]}
+        for name, s in SWEEPS.items()
+    }
     for name, sizes in wanted:
         if time.monotonic() - began > limit:
             console.print(f"time limit reached at {name}; call again for the rest")
             break
         if _key(sizes) not in points:
-            points[_key(sizes)] = measure(sizes, device, repeat) | {"package": digest}
-            _write(path, points, here, today, repeat)
+            points[_key(sizes)] = measure(_row(sizes), device, repeat) | {"package": digest}
+            record.write(sweeps=sweeps, points=points)
         console.print(f"{name}: {_line(points[_key(sizes)])}")
     if points:
-        _write(path, points, here, today, repeat)
+        record.write(sweeps=sweeps, points=points)
         picture = path.with_suffix(".png")
         plot(json.loads(path.read_text("utf-8")), picture)
         console.print(f"wrote {path} and {picture}")
 
 
-def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[str, Any]:
+def measure(row: Row, device: str, repeat: int) -> dict[str, Any]:
     """A point: its plan, its times, the cost model's estimate and cuDNN's times."""
-    row = _row(sizes)
     dtype, peer = ("bfloat16", "float16") if device == "cuda" else ("float32", "float32")
-    ours = next(
-        c
-        for c in contenders_for(row, CELL, device, [dtype], ["scan"])
-        if c.variant in (None, "auto")
-    )
-    found: dict[str, Any] = dict(
-        zip(("heads", "head_dim", "batch", "steps"), sizes, strict=True), dtype=dtype
-    )
+    found: dict[str, Any] = {name: getattr(row, name) for name in SIZES} | {"dtype": dtype}
     if device == "cuda":
-        index = torch.cuda.current_device()
-        plan = choose_plan(CELL, *sizes[:3], DTYPES[dtype], index, Choice(), False)
-        found["variant"] = plan.variant
-        found["plan"] = str(plan)
-        found["planned_ns"] = dict(zip(("forward", "backward"), plan.nanoseconds, strict=True))
+        plan = chosen_plan(CELL, row, dtype)
+        found |= {"variant": plan.variant, "plan": str(plan)}
+        found["planned_ns"] = dict(zip(DIRECTIONS, plan.nanoseconds, strict=True))
         found["floor_ns"] = named_parts(plan)
+    ours = contenders_for(row, CELL, device, [dtype], ["auto"])[0]
     found["ours_us"] = _microseconds(ours, row, device, repeat)
     if row.heads == 1:
         nn = contenders_for(row, CELL, device, [peer], ["nn"])[0]
@@ -143,17 +147,14 @@ def _microseconds(
     """Times per step of forward and forward + backward, or why there are none."""
     try:
         call = contender.prepare(Inputs(CELL, row, contender.dtype, device))
-        found = {}
-        for name, run in (("forward", call.run), ("forward_backward", call.step)):
-            ahead = warm_up(run, device, runs=3).ahead
-            times = [timed(run, device, ahead)[0] for _ in range(repeat)]
-            found[name] = 1e3 * statistics.median(times) / row.steps
-        return found
+        runs = {"forward": call.run, "forward_backward": call.step}
+        took = {phase: median_time(run, device, repeat) for phase, run in runs.items()}
+        return {phase: 1e3 * each / row.steps for phase, each in took.items()}
     except (RuntimeError, rnnc.RnncError) as error:
         # For example out of memory; the other points are still measured.
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     finally:
-        call = run = None  # type: ignore[assignment]
+        call = runs = None  # type: ignore[assignment]
         free(device)
 
 
@@ -166,44 +167,12 @@ def _key(sizes: tuple[int, int, int, int]) -> str:
     return f"{heads} x {dim}, batch {batch}, {steps} steps"
 
 
-def _known(path: Path, here: dict[str, str], digest: str) -> dict[str, Any]:
-    """The points of a file that this machine measured with this code."""
-    if not path.exists():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    if content["machine"] != here:
-        return {}
-    points: dict[str, Any] = content["points"]
-    return {key: point for key, point in points.items() if point["package"] == digest}
-
-
-def _write(
-    path: Path, points: dict[str, Any], here: dict[str, str], today: str, repeat: int
-) -> None:
-    record = {
-        "schema": 1,
-        "date": today,
-        "command": "python benchmarks/sweeps.py",
-        "machine": here,
-        "method": f"LSTM; CUDA events; median of {repeat} runs after 3, each behind queued work;"
-        " microseconds per step. rnnc with ready inputs and all gradients; nn.LSTM with its input"
-        " product. floor_ns: the cost model's estimate of the plan, by its parts",
-        "sweeps": {
-            name: {"title": s.title, "axis": s.axis, "points": [_key(p) for p in s.sizes]}
-            for name, s in SWEEPS.items()
-        },
-        "points": points,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-
-
 def _line(point: dict[str, Any]) -> str:
-    sizes = tuple(point[name] for name in ("heads", "head_dim", "batch", "steps"))
+    sizes = tuple(point[name] for name in SIZES)
     planned = point.get("planned_ns", {})
     words = [_key(sizes), point.get("variant", ""), _pair(point["ours_us"])]
     if planned:
-        forward, backward = (planned[d] / 1e3 for d in ("forward", "backward"))
+        forward, backward = (planned[d] / 1e3 for d in DIRECTIONS)
         words.append(f"model {forward:.2f} / {forward + backward:.2f}")
     if "nn" in point:
         words.append(f"nn.LSTM {point['nn']['dtype']} {_pair(point['nn']['us'])}")

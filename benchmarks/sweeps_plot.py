@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from rnnc.bench.drawing import named_sizes, new_figure, save, source_of, tidy
 
 MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D", "": "x"}
 MIXED = "P"  # a plan whose directions are of two kinds; its variant names both
@@ -16,20 +15,14 @@ PHASES = (("forward", "forward"), ("forward_backward", "forward + backward"))
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """Draw the measured points of every sweep.
-
-    Args:
-        content: the content of the JSON file.
-        path: the file of the picture.
-    """
+    """Draw the measured points of every sweep."""
     points = content["points"]
     sweeps = [
         (s, [points[key] for key in s["points"] if key in points])
         for s in content["sweeps"].values()
     ]
     sweeps = [(s, found) for s, found in sweeps if found]
-    figure = Figure(figsize=(12, 1.1 + 3.1 * len(sweeps)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 1.1 + 3.1 * len(sweeps))
     grid = figure.subplots(len(sweeps), 2, squeeze=False)
     for line, (sweep, found) in zip(grid, sweeps, strict=True):
         for axes, (phase, name) in zip(line, PHASES, strict=True):
@@ -42,13 +35,7 @@ def plot(content: dict[str, Any], path: Path) -> None:
     figure.legend(
         list(handles.values()), list(handles), loc="outside lower center", ncols=5, fontsize=8
     )
-    machine = content["machine"]
-    figure.suptitle(
-        f"LSTM, us per step: {machine['device']}, torch {machine['torch']}, {content['date']}",
-        fontsize=10,
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save(figure, path, f"LSTM, us per step: {source_of(content)}", dpi=110)
 
 
 def _panel(axes: Any, sweep: dict[str, Any], found: list[dict[str, Any]], phase: str) -> None:
@@ -67,15 +54,9 @@ def _panel(axes: Any, sweep: dict[str, Any], found: list[dict[str, Any]], phase:
             label, marker = f"rnnc {variant}".strip(), MARKERS.get(variant, MIXED)
             places, took = [p[axis] for p in own], [p["ours_us"][phase] for p in own]
             axes.plot(places, took, marker, color=OURS, markersize=6, label=label)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    places = sorted({p[axis] for p in found})
-    axes.set_xticks(places, [str(place) for place in places], fontsize=7, rotation=45)
-    axes.minorticks_off()
+    tidy(axes)
+    named_sizes(axes, sorted({p[axis] for p in found}))
     axes.set_yticks(*_ticks(axes.get_ylim()), fontsize=7)
-    axes.grid(color="#e5e5e5", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(AXES[axis], fontsize=8)
     axes.set_ylabel("us per step", fontsize=8)
 

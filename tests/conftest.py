@@ -194,6 +194,12 @@ def ragged() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def duplicates() -> ModuleType:
+    """`duplicates.py`, likewise."""
+    return _module("duplicates")
+
+
+@pytest.fixture(scope="session")
 def on_ranks() -> Callable[..., list[str]]:
     """Runs checks of `ranks` in several processes."""
     return _module("ranks/start").on_ranks

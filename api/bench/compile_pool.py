@@ -33,12 +33,7 @@ class Worker:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
 
     def compile(self, cell: CellSpec, plan: KernelPlan) -> None:
-        """Compile a kernel, or find it compiled. A failure appears again when the kernel is called.
-
-        Args:
-            cell: the cell.
-            plan: of one direction.
-        """
+        """Compile a kernel, or find it compiled. A failure appears again when it is called."""
         into, out = self._process.stdin, self._process.stdout
         if into is None or out is None:
             raise RuntimeError("the process has no pipes")
@@ -65,28 +60,14 @@ class CompilePool:
         self._tasks: dict[tuple[str, KernelPlan], Future[None]] = {}
 
     def submit(self, cell: CellSpec, plans: Iterable[KernelPlan]) -> None:
-        """Let kernels be compiled that were not yet asked for; returns at once.
-
-        Args:
-            cell: the cell.
-            plans: of one direction each.
-        """
+        """Let kernels be compiled that were not yet asked for; returns at once."""
         for plan in plans:
             key = (cell.fingerprint, plan.as_compiled())
             if key not in self._tasks:
                 self._tasks[key] = self._pool.submit(self._compile, cell, plan)
 
     def wait(self, cell: CellSpec, plans: Iterable[KernelPlan], deadline: float) -> bool:
-        """Wait until kernels are in the cache, or have failed.
-
-        Args:
-            cell: the cell.
-            plans: that `submit` was given.
-            deadline: the `time.monotonic()` until which to wait.
-
-        Returns:
-            Whether all are done.
-        """
+        """Wait until kernels are in the cache, or have failed; whether they are by then."""
         tasks = [self._tasks[cell.fingerprint, plan.as_compiled()] for plan in plans]
         left = deadline - time.monotonic()
         _, late = wait(tasks, None if left == math.inf else max(left, 0))

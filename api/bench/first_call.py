@@ -30,12 +30,6 @@ def first_results(
 ) -> dict[str, float | str]:
     """Seconds to the first result of a contender, and to its first training step.
 
-    Args:
-        row: the sizes.
-        cell: the row's cell.
-        device: "cpu" or "cuda".
-        contender: one of rnnc's scans.
-
     Returns:
         "cold" and "cached": seconds to the forward's result; "cold_step" and "cached_step": seconds
         to the gradients after it. If a process fails, "failure" says why.
@@ -65,11 +59,7 @@ def first_results(
 
 
 def first_result(request: str) -> tuple[float, float]:
-    """Seconds in this process to the result of a forward, and to that of a training step.
-
-    Args:
-        request: the argument that `first_results` passes.
-    """
+    """Seconds in this process to the result of a forward, and to that of a training step."""
     text, name, sizes, dtype, contender_name, device = json.loads(request)
     cell, row = CellSpec.from_json(text), Row(name, *sizes)
     contender = next(

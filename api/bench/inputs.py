@@ -60,13 +60,7 @@ class Inputs:
     device: str
 
     def draw(self, *shape: int, scale: float = 0.5, grad: bool = True) -> Tensor:
-        """A normal tensor of the row's dtype, on its device.
-
-        Args:
-            shape: its sizes.
-            scale: its standard deviation.
-            grad: whether it gets a gradient.
-        """
+        """A normal tensor of the row's dtype, on its device."""
         drawn = torch.randn(shape, dtype=DTYPES[self.dtype], device=self.device) * scale
         return drawn.requires_grad_(grad)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -17,70 +17,17 @@ from ..runtime.call.call import Choice
 from ..runtime.cuda.choose import choose_plan
 from ..runtime.cuda.products.precision import rounds
 from .contenders.choice import contenders_for
-from .contenders.contender import Contender
 from .contenders.kinds import DEFAULT_KINDS, Kind
+from .errors import reason
 from .inputs import DTYPES, Call, Inputs
+from .results import PHASES, Comparison, Phase, Result
 from .rows import SHORT_STEPS, BenchError, Row
 from .time_limit import TooLong, within
-from .timing import SECONDS_PER_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
+from .timing import SECONDS_PER_PHASE, WARM_UPS, Figure, free, peak_mib, timed, wait, warm_up
+from .turns import in_turns
 
-Phase = Literal["forward", "forward_backward", "inference"]
-PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
-_LEAST_RUNS = 3
 # The share of the time limit in which contenders may start.
 _TO_START = 0.6
-
-
-@dataclass
-class Result:
-    """The measurements of a contender.
-
-    Attributes:
-        contender: the contender.
-        figures: the times, by phase.
-        failures: why a phase did not run, by phase; "prepare" stands for all phases.
-        first_seconds: seconds to its first result in this process, compilation included.
-        warm_ups: the first runs of each phase, which may compile too.
-        peak_mib: peak memory of a training step, without the inputs; None on the CPU.
-        plan: the plan of rnnc's kernels on a GPU, with its estimates.
-        absent: why it cannot take part, for example because its variant has no plan for the row.
-    """
-
-    contender: Contender
-    figures: dict[Phase, Figure] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    first_seconds: float | None = None
-    warm_ups: dict[Phase, WarmUp] = field(default_factory=dict)
-    peak_mib: float | None = None
-    plan: Plan | None = None
-    absent: str = ""
-
-    @property
-    def planned(self) -> tuple[int, int] | None:
-        """The plan's estimates in ns per step, forward and backward."""
-        return self.plan.nanoseconds if self.plan else None
-
-    @property
-    def runs_as(self) -> str:
-        """The variant of the plan that runs, which `"auto"` chooses; empty if there is no plan."""
-        return self.plan.variant if self.plan else ""
-
-
-@dataclass
-class Comparison:
-    """The measurements of a row.
-
-    Attributes:
-        row: the sizes.
-        results: one per contender, including those that failed.
-        left_out: why a contender was not started, by its name.
-        first: seconds to the first result of a new process, by contender.
-    """
-
-    row: Row
-    results: list[Result] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    first: dict[str, dict[str, float | str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,17 +57,20 @@ class Settings:
     deadline: float = math.inf
     ready: float = math.inf
 
+    @property
+    def method(self) -> str:
+        """How a run is timed, for the record."""
+        clock = "CUDA events" if self.device == "cuda" else "the host's clock"
+        start = "behind queued work" if self.queued else "from an idle device"
+        return (
+            f"{clock}; median of at most {self.repeat} runs after {WARM_UPS}, contenders"
+            f" in turns, each run {start}; milliseconds. Gradients of all inputs and weights."
+            " Peers are compared on the same terms: wx ready, or with input GEMM"
+        )
+
 
 def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
     """Measure all contenders of a row in turns.
-
-    Args:
-        row: the sizes.
-        cell: its cell.
-        settings: how to measure.
-
-    Returns:
-        The measurements; a contender that fails has its reason.
 
     Example:
         >>> import rnnc
@@ -170,12 +120,7 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
 
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
-    """The row at few steps, if a loop is asked for that takes too long at all steps.
-
-    Args:
-        row: the row.
-        kinds: kinds of contenders.
-    """
+    """The row at few steps, if a loop is asked for that takes too long at all steps."""
     wanted = "compile" in kinds and row.steps > SHORT_STEPS
     return row.resized(steps=SHORT_STEPS) if wanted else None
 
@@ -194,7 +139,9 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
 def _warmed_up(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
     contender = result.contender
     try:
-        result.plan = _plan(contender, inputs, settings.device)
+        if settings.device == "cuda" and contender.variant is not None:
+            sizes = (inputs.cell, inputs.row, contender.dtype)
+            result.plan = chosen_plan(*sizes, contender.variant)
         inputs.draw_all()
         wait(settings.device)
         start = time.perf_counter()
@@ -225,12 +172,15 @@ def _warmed_up(result: Result, inputs: Inputs, settings: Settings) -> Call | Non
     return call
 
 
-def _plan(contender: Contender, inputs: Inputs, device: str) -> Plan | None:
-    if device != "cuda" or contender.variant is None:
-        return None
-    row, dtype = inputs.row, DTYPES[contender.dtype]
-    sizes = (row.heads, row.head_dim, row.batch, dtype, torch.cuda.current_device())
-    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), rounds(dtype, None))
+def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> Plan:
+    """The plan of a row's kernels on the current GPU, with torch's flags of precision.
+
+    Raises:
+        PlanError: there is none of this variant.
+    """
+    kind, index = DTYPES[dtype], torch.cuda.current_device()
+    sizes = (row.heads, row.head_dim, row.batch, kind, index)
+    return choose_plan(cell, *sizes, Choice(variant), rounds(kind, None))
 
 
 def _runner(call: Call, phase: Phase) -> Callable[[], object]:
@@ -246,45 +196,26 @@ def _runner(call: Call, phase: Phase) -> Callable[[], object]:
     return run
 
 
-class _Turn(NamedTuple):
-    result: Result
-    run: Callable[[], object]
-    ahead: float
-    times: list[tuple[float, float]]
-
-    def enough(self, late: bool) -> bool:
-        spent = sum(device for device, _ in self.times) / 1e3
-        return len(self.times) >= _LEAST_RUNS and (late or spent > SECONDS_PER_PHASE)
-
-
 def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Settings) -> None:
-    turns = [
-        _Turn(r, _runner(c, phase), r.warm_ups[phase].ahead if settings.queued else 0, [])
-        for r, c in calls
-    ]
-    for _ in range(settings.repeat):
-        late = time.monotonic() > settings.deadline
-        for turn in turns:
-            if turn.enough(late) or phase in turn.result.failures:
-                continue
-            try:
-                turn.times.append(timed(turn.run, settings.device, turn.ahead))
-            except Exception as error:
-                turn.result.failures[phase] = reason(error)
-    for turn in turns:
-        if turn.times and phase not in turn.result.failures:
-            turn.result.figures[phase] = Figure.of(turn.times)
+    def failed(place: int, error: Exception) -> None:
+        calls[place][0].failures[phase] = reason(error)
 
-
-def reason(error: Exception) -> str:
-    """An error in one line.
-
-    Args:
-        error: any.
-    """
-    if isinstance(error, PlanError):
-        return f"no such plan: found {error.found}; wanted {error.wanted}"
-    if isinstance(error, BenchError):
-        return f"found {error.found}; wanted {error.wanted}; write {error.write}"
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}"[:400]
+    clocks = {
+        place: partial(
+            timed,
+            _runner(call, phase),
+            settings.device,
+            result.warm_ups[phase].ahead if settings.queued else 0,
+        )
+        for place, (result, call) in enumerate(calls)
+    }
+    times = in_turns(
+        clocks,
+        settings.repeat,
+        settings.deadline,
+        enough=lambda runs: sum(device for device, _ in runs) > 1e3 * SECONDS_PER_PHASE,
+        failed=failed,
+    )
+    for place, (result, _) in enumerate(calls):
+        if phase not in result.failures:
+            result.figures[phase] = Figure.of(times[place])

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from .contenders.contender import Contender
-from .measure import Comparison, Phase
+from .drawing import tidy
+from .results import Comparison, Phase
 
 OURS, PEERS = "#d1495b", "#8d99ae"
 TITLES: tuple[tuple[Phase, str], ...] = (
@@ -17,14 +18,8 @@ TITLES: tuple[tuple[Phase, str], ...] = (
 _MARKERS = {"block": "s", "cluster": "^", "grid": "v", "alternating": "d", "module": "o"}
 
 
-def draw_overview(figure: Any, rows: Sequence[Comparison], title: str) -> None:
-    """Draw one line per row, with a mark for each contender, the estimate and the target.
-
-    Args:
-        figure: a figure of matplotlib.
-        rows: rows with figures.
-        title: the title of the picture.
-    """
+def draw_overview(figure: Any, rows: Sequence[Comparison]) -> str:
+    """Draw a line per row, with marks for contenders, the estimate, the target; the subtitle."""
     figure.set_size_inches(13, 1.8 + 0.42 * len(rows))
     named: dict[str, object] = {}
     for axes, (phase, name) in zip(figure.subplots(1, 2, sharey=True), TITLES, strict=True):
@@ -34,16 +29,13 @@ def draw_overview(figure: Any, rows: Sequence[Comparison], title: str) -> None:
         axes.set_yticks(range(len(rows)), [str(c.row) for c in rows], fontsize=7)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xscale("log")
-        axes.grid(axis="both", color="#e5e5e5", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=7)
+        tidy(axes)
         axes.set_title(name, fontsize=9, loc="left")
         axes.set_xlabel("ms, log scale", fontsize=8)
     figure.legend(
         list(named.values()), list(named), loc="outside lower center", ncols=6, fontsize=7
     )
-    figure.suptitle(f"{title}\n+ with its input GEMM; * one head only", fontsize=10)
+    return "+ with its input GEMM; * one head only"
 
 
 def _marks(found: Comparison, phase: Phase) -> Iterator[tuple[str, float, dict[str, Any]]]:
@@ -79,11 +71,7 @@ def _peer_marker(contender: Contender) -> str:
 
 
 def label_of(contender: Contender) -> str:
-    """The label of a contender in a picture.
-
-    Args:
-        contender: one of a row's.
-    """
+    """The label of a contender in a picture."""
     terms = "" if contender.terms == "wx ready" else " +"
     note = f" ({contender.note})" if contender.note else ""
     return f"{contender.name}, {contender.dtype}{terms}{note}"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .measure import Comparison
+from .drawing import new_figure, save, tidy
 from .overview import OURS, PEERS, TITLES, draw_overview, label_of
+from .results import Comparison
 from .rows import BenchError
 
 _MOST_BARS = 4  # rows
@@ -16,36 +17,24 @@ _MOST_BARS = 4  # rows
 def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
     """Draw the rows that have figures.
 
-    Args:
-        found: the rows.
-        title: the title of the picture: machine and date.
-        path: the file, such as `cuda-h200-2026-11-20.svg`.
-
     Raises:
         BenchError: matplotlib is not installed.
     """
+    rows = [c for c in found if any(r.figures for r in c.results)]
+    if not rows:
+        return
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        figure = new_figure(13, 1)
     except ImportError as error:
         raise BenchError(
             "no matplotlib", "matplotlib for the picture", 'pip install "rnnc[plots]"'
         ) from error
-    rows = [c for c in found if any(r.figures for r in c.results)]
-    if not rows:
-        return
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    if len(rows) <= _MOST_BARS:
-        _bars(figure, rows, title)
-    else:
-        draw_overview(figure, rows, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    subtitle = _bars(figure, rows) if len(rows) <= _MOST_BARS else draw_overview(figure, rows)
+    save(figure, path, f"{title}\n{subtitle}")
 
 
-def _bars(figure: Any, rows: Sequence[Comparison], title: str) -> None:
-    """Draw a pair of axes per row, with a bar for each contender."""
+def _bars(figure: Any, rows: Sequence[Comparison]) -> str:
+    """Draw a pair of axes per row, with a bar for each contender; the subtitle."""
     bars = sum(len(c.results) for c in rows)
     figure.set_size_inches(13, 1.2 + 0.24 * bars + 0.45 * len(rows))
     heights = [max(len(c.results), 1) for c in rows]
@@ -65,8 +54,8 @@ def _bars(figure: Any, rows: Sequence[Comparison], title: str) -> None:
                 axes.text(taken, place, f" {taken:.3g}", va="center", fontsize=7)
             axes.margins(x=0.15)
             axes.set_title(f"{comparison.row}: {name}", fontsize=8, loc="left")
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.tick_params(labelsize=7)
+            tidy(axes)
+            axes.grid(visible=False)
     for axes in grid[-1]:
         axes.set_xlabel("ms, log scale", fontsize=8)
-    figure.suptitle(f"{title}\nrnnc red, peers grey; + with its input GEMM", fontsize=10)
+    return "rnnc red, peers grey; + with its input GEMM"

@@ -27,16 +27,9 @@ def compile_ahead(
     limits: Limits,
     wanted: Sequence[str] = (),
 ) -> float:
-    """Compile the kernels of all rows into the cache. A failure appears again when the row runs.
+    """Compile the kernels of rows into the cache; without `wanted`, those of all kinds of plans.
 
-    Args:
-        rows: rows with their cells.
-        dtypes: names of dtypes.
-        limits: the GPU.
-        wanted: kinds of plans, and "auto"; none for all.
-
-    Returns:
-        The seconds that it took.
+    A failure appears again when the row runs. Gives the seconds that it took.
     """
     shapes = [
         (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)), False)
@@ -53,13 +46,7 @@ def compile_shapes(
 ) -> float:
     """Compile the kernels of cells and shapes into the cache, for torch's flags of precision.
 
-    Args:
-        shapes: cells with their shapes, and whether they run in both directions of time.
-        limits: the GPU.
-        wanted: kinds of plans, and "auto".
-
-    Returns:
-        The seconds that it took.
+    A shape comes with whether it runs in both directions of time. Gives the seconds that it took.
     """
     begin = time.perf_counter()
     with CompilePool() as pool:

@@ -84,11 +84,6 @@ class Row:
 
         Raises:
             BenchError: a size is smaller than 1.
-
-        Example:
-            >>> from rnnc.bench.rows import rows_named
-            >>> print(rows_named("2")[0].resized(steps=32, batch=None))
-            row 2: lstm, 12 x 64, batch 16, 32 steps
         """
         wanted = {name: size for name, size in sizes.items() if size is not None}
         for name, size in wanted.items():
@@ -132,16 +127,8 @@ ROWS: dict[int, Row] = {
 def rows_named(numbers: str) -> list[Row]:
     """The rows in a list on the command line.
 
-    Args:
-        numbers: "1,2,3", "1-16", or "all".
-
     Raises:
         BenchError: there is no such row.
-
-    Example:
-        >>> from rnnc.bench.rows import rows_named
-        >>> [row.cell for row in rows_named("2,12-14")]
-        ['lstm', 'slstm', 'slstm', 'elman']
     """
     if numbers == "all":
         return list(ROWS.values())
@@ -151,19 +138,8 @@ def rows_named(numbers: str) -> list[Row]:
 def numbers_named(words: str, most: int, what: str, write: str) -> list[int]:
     """The numbers in a list on the command line.
 
-    Args:
-        words: such as "2,12-14".
-        most: the largest number.
-        what: is numbered, for the error.
-        write: an example, for the error.
-
     Raises:
         BenchError: a word is no number from 1 to `most`, and no range of them.
-
-    Example:
-        >>> from rnnc.bench.rows import numbers_named
-        >>> numbers_named("2,12-14", 16, "row", "--rows 2")
-        [2, 12, 13, 14]
     """
     found: list[int] = []
     for word in (w.strip() for w in words.split(",")):

@@ -7,37 +7,25 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from .measure import PHASES, Comparison, Phase, Result
-from .report import best_peer, nanoseconds, reached
+from .results import PHASES, Comparison, Phase, Result
+from .table import pair, plain_table
 
 
 def comparison_table(found: Comparison, device: str) -> Table:
-    """The contenders of a row, one per line.
-
-    Args:
-        found: what was measured.
-        device: "cpu" or "cuda"; only a GPU has plans, memory and targets.
-    """
+    """The contenders of a row, one per line."""
     cuda = device == "cuda"
-    table = Table(title=f"{found.row}: ms", title_justify="left", box=None, pad_edge=False)
-    table.header_style = "bold"
     columns = ["forward", "+ backward", "inference", "us per step", "x peer"]
     columns += ["planned us", "peak MiB"] if cuda else []
     columns += ["target"] if cuda and found.row.target else []
-    table.add_column("contender")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table(f"{found.row}: ms", ["contender"], columns)
     for result in found.results:
         contender = result.contender
         cells = [_time(result, phase) for phase in PHASES]
         cells += [_us(result, found.row.steps), _ratios(found, result)]
         if cuda:
-            planned = result.planned
-            cells.append(" / ".join(f"{n / 1e3:.2f}" for n in planned) if planned else "")
+            cells.append(pair(result.planned or (), ".2f", 1e-3))
             cells.append("" if result.peak_mib is None else f"{result.peak_mib:.0f}")
-            met = reached(found, result)
-            if found.row.target:
-                cells.append(" / ".join("yes" if ok else "no" for ok in met.values()))
+            cells += [_reached(found, result)] if found.row.target else []
         input_gemm = "" if contender.terms == "wx ready" else " +"
         name = f"{contender.name}, {contender.dtype}{input_gemm}"
         if contender.variant == "auto" and result.runs_as:
@@ -53,7 +41,11 @@ def _time(result: Result, phase: Phase) -> str:
 
 def _us(result: Result, steps: int) -> str:
     """Microseconds per step: of the forward, and of the backward alone."""
-    return " / ".join(f"{n / 1e3:.2f}" for n in nanoseconds(result, steps) if n is not None)
+    return pair(result.nanoseconds(steps), ".2f", 1e-3)
+
+
+def _reached(found: Comparison, result: Result) -> str:
+    return " / ".join("yes" if ok else "no" for ok in found.reached(result).values())
 
 
 def _ratios(found: Comparison, result: Result) -> str:
@@ -62,27 +54,18 @@ def _ratios(found: Comparison, result: Result) -> str:
         return ""
     shown = []
     for phase in PHASES[:2]:
-        peer, figure = best_peer(found, result.contender, phase), result.figures.get(phase)
+        peer, figure = found.best_peer(result.contender, phase), result.figures.get(phase)
         shown.append(f"{figure.median / peer:.2f}" if peer and figure else "-")
     return "" if set(shown) == {"-"} else " / ".join(shown)
 
 
 def summary_table(rows: Sequence[Comparison]) -> Table:
-    """A line per row: the time of the plan that `"auto"` takes, its estimate, and the peers'.
-
-    Args:
-        rows: what was measured on a GPU.
-    """
+    """A line per row on a GPU: the time of `"auto"`'s plan, its estimate, and the peers'."""
     title = "forward / forward + backward, ms; us per step forward / backward"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.header_style = "bold"
-    table.add_column("row")
     with_targets = any(found.row.target for found in rows)
     targets = ("target", "reached") if with_targets else ()
-    for column in ("ms", *targets, "us per step", "planned us"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("fastest of ours", "nn float16 +", "best peer"):
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = ("ms", *targets, "us per step", "planned us")
+    table = plain_table(title, ["row"], (*columns, "fastest of ours", "nn float16 +", "best peer"))
     for found in rows:
         ours = [r for r in found.results if r.contender.variant and r.figures]
         auto = next((r for r in ours if r.contender.variant == "auto"), None)
@@ -93,20 +76,17 @@ def summary_table(rows: Sequence[Comparison]) -> Table:
         fastest = min(same, key=lambda r: sum(f.median for f in r.figures.values()))
         nn = [r for r in found.results if r.contender.name.startswith("nn.")]
         half = next((r for r in nn if r.contender.dtype == "float16"), None)
-        peers = [best_peer(found, auto.contender, p) for p in PHASES[:2]]
-        goal = [
-            f"{target.forward:g} / {target.forward_backward:g}" if target else "",
-            " / ".join("yes" if ok else "no" for ok in reached(found, auto).values()),
-        ]
+        peers = [found.best_peer(auto.contender, p) for p in PHASES[:2]]
+        goal = [pair(target or (), "g"), _reached(found, auto)]
         table.add_row(
             f"{found.row} ({auto.runs_as}, {auto.contender.dtype})",
             _pair(auto),
             *(goal if with_targets else ()),
             _us(auto, found.row.steps),
-            " / ".join(f"{n / 1e3:.2f}" for n in auto.planned or ()),
+            pair(auto.planned or (), ".2f", 1e-3),
             f"{fastest.contender.variant} {_pair(fastest)}",
             f"{_pair(half)}{'*' * bool(half.contender.note)}" if half else "",
-            " / ".join(f"{p:.3g}" for p in peers if p),
+            pair(peers, ".3g"),
         )
     return table
 
@@ -116,14 +96,10 @@ def _pair(result: Result) -> str:
 
 
 def notes(found: Comparison) -> str:
-    """The notes below a table: terms, anchors, first calls, failures, and who was left out.
-
-    Args:
-        found: what was measured.
-    """
+    """The notes below a table: terms, anchors, first calls, failures, and who was left out."""
     row, lines = found.row, ["  + with its input GEMM; us per step: forward / backward"]
     pairs = {"target": row.target, "FlashRNN": row.flashrnn, "cuDNN float16": row.cudnn}
-    known = [f"{n} {p.forward:g} / {p.forward_backward:g}" for n, p in pairs.items() if p]
+    known = [f"{name} {pair(times, 'g')}" for name, times in pairs.items() if times]
     if known:
         lines.append(f"  anchors: {', '.join(known)}" + (f" ({row.note})" if row.note else ""))
     for result in found.results:

@@ -23,21 +23,8 @@ def within(seconds: float) -> Iterator[None]:
     A backward runs in this thread meanwhile, where it can be stopped; torch's default is a thread
     per GPU, for which the main thread would wait.
 
-    Args:
-        seconds: of which infinitely many set no limit.
-
     Raises:
         TooLong: the seconds are over.
-
-    Example:
-        >>> import time
-        >>> from rnnc.bench.time_limit import TooLong, within
-        >>> try:
-        ...     with within(0.01):
-        ...         time.sleep(5)
-        ... except TooLong:
-        ...     print("too long")
-        too long
     """
     main = threading.current_thread() is threading.main_thread()
     if math.isinf(seconds) or not main or not hasattr(signal, "setitimer"):

@@ -41,16 +41,7 @@ class Figure:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[float, float]]) -> Figure:
-        """The figure of a list of runs.
-
-        Args:
-            runs: milliseconds on the device and on the host, for each run; at least one.
-
-        Example:
-            >>> from rnnc.bench.timing import Figure
-            >>> Figure.of([(3.0, 0.5), (1.0, 0.5), (2.0, 0.5)]).median
-            2.0
-        """
+        """The figure of a list of runs."""
         device, host = zip(*runs, strict=True)
         median = statistics.median
         return cls(median(device), min(device), max(device), median(host), len(runs))
@@ -81,12 +72,6 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
         device: "cpu" or "cuda".
         ahead: milliseconds for which the GPU is kept busy while the host queues the run; with 0 the
             GPU is idle at the start, and the time includes the host's.
-
-    Example:
-        >>> from rnnc.bench.timing import timed
-        >>> device, host = timed(lambda: sum(range(1000)), "cpu")
-        >>> device == host > 0
-        True
     """
     if device == "cpu":
         begin = time.perf_counter()
@@ -114,6 +99,23 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
     # Freed after the clock has stopped, because freeing the graph of a long loop takes time.
     del kept
     return start.elapsed_time(end), host
+
+
+def wall(run: Callable[[], object], device: str) -> float:
+    """Milliseconds from an idle device until it is idle again."""
+    wait(device)
+    begin = time.perf_counter()
+    kept = run()
+    wait(device)
+    taken = 1e3 * (time.perf_counter() - begin)
+    del kept
+    return taken
+
+
+def median_time(run: Callable[[], object], device: str, repeat: int) -> float:
+    """The median of some runs behind queued work, in milliseconds on the device."""
+    ahead = warm_up(run, device, 3).ahead
+    return statistics.median(timed(run, device, ahead)[0] for _ in range(repeat))
 
 
 def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:
@@ -145,13 +147,7 @@ def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) 
 
 
 def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:
-    """Run until compilation and caches are warm; a slow run gets fewer repetitions.
-
-    Args:
-        run: the function that will be timed.
-        device: "cpu" or "cuda".
-        runs: the largest number of runs.
-    """
+    """Run until compilation and caches are warm; a slow run gets fewer repetitions."""
     start = time.perf_counter()
     first = host = 0.0
     for _ in range(runs):
@@ -166,12 +162,7 @@ def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> War
 
 
 def peak_mib(run: Callable[[], object], device: str) -> float | None:
-    """Peak memory of a run, above what was allocated before; None on the CPU.
-
-    Args:
-        run: the function to measure.
-        device: "cpu" or "cuda".
-    """
+    """Peak memory of a run, above what was allocated before; None on the CPU."""
     if device != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats()
@@ -181,21 +172,13 @@ def peak_mib(run: Callable[[], object], device: str) -> float | None:
 
 
 def wait(device: str) -> None:
-    """Wait until the device has finished its work.
-
-    Args:
-        device: "cpu" or "cuda".
-    """
+    """Wait until the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def free(device: str) -> None:
-    """Release unused memory.
-
-    Args:
-        device: "cpu" or "cuda".
-    """
+    """Release unused memory."""
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()

@@ -72,16 +72,14 @@ def write_picture(path: Path | None, title: str, label: str, marks: Sequence[Mar
     drawn = [mark for mark in marks if mark.value is not None and mark.value > 0]
     if path is None or not drawn:
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
+    from ..bench.drawing import new_figure, save, tidy
     from ..bench.overview import OURS
 
     rows = list(dict.fromkeys(mark.row for mark in drawn))
     series = list(dict.fromkeys(mark.series for mark in drawn))
-    figure = Figure(figsize=(9, 1.6 + 0.3 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1.6 + 0.3 * len(rows))
     axes = figure.subplots()
     for number, name in enumerate(series):
         own = [mark for mark in drawn if mark.series == name]
@@ -95,6 +93,7 @@ def write_picture(path: Path | None, title: str, label: str, marks: Sequence[Mar
             markersize=7 if own[0].ours else 5,
             label=name,
         )
+    tidy(axes)
     axes.set_xscale("log")
     values = [mark.value or 0 for mark in drawn]
     if max(values) < 300 * min(values):  # few powers of ten
@@ -104,11 +103,6 @@ def write_picture(path: Path | None, title: str, label: str, marks: Sequence[Mar
     axes.set_yticks(range(len(rows)), rows, fontsize=8)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel(label, fontsize=9)
-    axes.grid(color="#e5e5e5", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(title, fontsize=10)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path, title)
     print_lines(f"wrote {path}")

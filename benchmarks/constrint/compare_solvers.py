@@ -16,11 +16,8 @@ the stated one. For a solver that exceeds the limit, the table shows what it fou
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
-import platform
 import shlex
 import statistics
 import sys
@@ -29,36 +26,39 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import typer
 from rich.console import Console
-from rich.table import Table
+from rnnc.bench.report import Record
+from rnnc.bench.table import plain_table
 from rnnc.constrint import Model, Unsatisfiable
 from solver_peers import CpSat, python_constraint_in_child
 from solver_problems import SHAPES, tile_problem, two_direction_problem
 
 TOO_LARGE = 4096
+RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, object]
 Result = TypeVar("Result")
 
 
-def main() -> None:
+def main(
+    date: Annotated[str, typer.Option(help="The date, for the name of the file.")],
+    limit: Annotated[float, typer.Option(help="Seconds per problem and solver.")] = 5.0,
+    repeat: Annotated[int, typer.Option(help="Runs of ConstrINT, for the median.")] = 7,
+    output: Annotated[Path, typer.Option(help="Output folder.")] = RESULTS,
+) -> None:
     """Run everything, print the table, write the JSON file."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--date", required=True, help="the date, for the name of the file")
-    parser.add_argument("--limit", type=float, default=5.0, help="seconds per problem and solver")
-    parser.add_argument("--repeat", type=int, default=7, help="runs of ConstrINT, for the median")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "results")
-    options = parser.parse_args()
-    rows = [
-        *_tile_rows(options.limit, options.repeat),
-        *_two_direction_rows(options.limit, options.repeat),
-    ]
+    command = f"python benchmarks/constrint/compare_solvers.py {shlex.join(sys.argv[1:])}"
+    record = Record("cpu", command, cores=os.cpu_count(), load=os.getloadavg())
+    on = record.machine
+    record.head |= {"date": date, "cpu": on["device"], "python": on["python"]}
+    record.head |= {name: version(name) for name in ("ortools", "python-constraint2")}
+    record.into(output / f"constrint-{date}.json")
+    rows = [*_tile_rows(limit, repeat), *_two_direction_rows(limit, repeat)]
     _print(rows)
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / f"constrint-{options.date}.json"
-    file.write_text(json.dumps({**_machine(options.date), "rows": rows}, indent=1) + "\n", "utf-8")
-    print(f"written to {file.name}")
+    record.write(rows=rows)
+    print(f"written to {record.paths[0].name}")
 
 
 def _tile_rows(limit: float, repeat: int) -> list[Row]:
@@ -152,11 +152,11 @@ def _row(question: str, solver: str, size: Row, seconds: float, found: int, note
 
 
 def _print(rows: list[Row]) -> None:
-    table = Table(title="ConstrINT, CP-SAT and python-constraint2; seconds")
-    for column in ("question", "solver"):
-        table.add_column(column)
-    for column in ("problems", "done", "median", "worst", "solutions"):
-        table.add_column(column, justify="right")
+    table = plain_table(
+        "ConstrINT, CP-SAT and python-constraint2; seconds",
+        ("question", "solver"),
+        ("problems", "done", "median", "worst", "solutions"),
+    )
     groups = dict.fromkeys((str(row["question"]), str(row["solver"])) for row in rows)
     for question, solver in sorted(groups):
         group = [r for r in rows if r["question"] == question and r["solver"] == solver]
@@ -175,26 +175,5 @@ def _print(rows: list[Row]) -> None:
     Console().print(table)
 
 
-def _machine(date: str) -> Row:
-    cpu = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    return {
-        "date": date,
-        "command": "python benchmarks/constrint/compare_solvers.py " + shlex.join(sys.argv[1:]),
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "python": platform.python_version(),
-        "ortools": version("ortools"),
-        "python-constraint2": version("python-constraint2"),
-    }
-
-
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -33,12 +33,7 @@ _GPUS = (
 
 
 def patched(makefile: str, capability: str) -> str:
-    """Haste's Makefile with the flags of one GPU.
-
-    Args:
-        makefile: its text.
-        capability: of the GPU, such as "90".
-    """
+    """Haste's Makefile with the flags of one GPU."""
     for flags in (_GPUS, _CPP):
         if flags not in makefile:
             raise SystemExit(f"no {flags!r} in Haste's Makefile: is it another commit?")

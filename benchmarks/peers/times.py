@@ -13,10 +13,9 @@ time of one thread, the smallest, since other programs can only lengthen it.
 from __future__ import annotations
 
 import copy
-import json
 import statistics
+import sys
 import time
-from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +25,7 @@ import torch
 import typer
 from networks import NETWORKS, Call, Network
 from rich.table import Table
-from rnnc.bench.report import machine, machine_line
+from rnnc.bench.report import Record, machine_line
 from torch import Tensor, nn
 
 Named = dict[str, Tensor]
@@ -97,8 +96,9 @@ def main(
 ) -> None:
     """Time networks of other packages before and after their conversion."""
     torch.set_num_threads(1)  # whose time is measured; a backward runs on it too
-    on, which = machine(device), "median" if device == "cuda" else "fastest"
-    rich.print(machine_line(on))
+    record = Record(device, f"python {' '.join(sys.argv)}", force=force)
+    which = "median" if device == "cuda" else "fastest"
+    rich.print(machine_line(record.machine))
     table = Table("network", "converted", "torch ms", "rnnc ms", "faster", "differ by")
     found = {}
     for name, network in NETWORKS.items():
@@ -115,12 +115,9 @@ def main(
         worst = max(each for each in one["difference"].values() if each is not None)
         table.add_row(name, counts, *words, f"{worst:.0e}")
     rich.print(table)
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        kind = "cpu" if device == "cpu" else torch.cuda.get_device_name().split()[-1].lower()
-        record = {"date": str(date.today()), "machine": on, "force": force, "networks": found}
-        file = output / f"peers-{kind}-{date.today()}.json"
-        file.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    kind = "cpu" if device == "cpu" else torch.cuda.get_device_name().split()[-1].lower()
+    record.into(output and output / f"peers-{kind}-{record.head['date']}.json")
+    record.write(networks=found)
 
 
 if __name__ == "__main__":

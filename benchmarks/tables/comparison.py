@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, source, table
+from figures import missing, newest, of_newest, source, table
 from peers_files import (
     COLUMNS,
     COMMAND,
@@ -29,13 +29,30 @@ _UNMEASURED = (
 )
 
 
+Write = Callable[[dict[str, Any]], str]
+
+
+def _of_run(checked: bool = False) -> Callable[[Write], Callable[[Path], str]]:
+    """Give a text the run of all peers; with `checked`, only one whose errors were measured."""
+
+    def decorate(write: Write) -> Callable[[Path], str]:
+        def read(results: Path) -> str:
+            found = found_in(results)
+            there = found is not None and (found["checks"] or not checked)
+            return write(found) if found and there else missing(COMMAND)
+
+        return read
+
+    return decorate
+
+
 def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
     """A table of the LSTM's cases that differ in one size."""
 
-    def write(results: Path) -> str:
-        found = found_in(results)
-        cases = [c for c in found["cases"] if c["cell"] == "lstm" and wanted(c)] if found else []
-        if found is None or not cases:
+    @_of_run()
+    def write(found: dict[str, Any]) -> str:
+        cases = [c for c in found["cases"] if c["cell"] == "lstm" and wanted(c)]
+        if not cases:
             return missing(COMMAND)
         cases.sort(key=lambda case: (-case["heads"], case[axis]))
         there = {
@@ -65,11 +82,9 @@ def _run(found: dict[str, Any]) -> str:
     return f"{found['machine']['device']}, {found['date']}; [commands](#runs)."
 
 
-def runs(results: Path) -> str:
+@_of_run()
+def runs(found: dict[str, Any]) -> str:
     """The machine, the date and the commands of the tables, and where FlashRNN's times are from."""
-    found = found_in(results)
-    if found is None:
-        return missing(COMMAND)
     machine = found["machine"]
     where = f"{machine['device']}, torch {machine['torch']}, {found['date']}"
     lines = [f"`benchmarks/results/{found['path'].name}`: {where}, by", ""]
@@ -91,49 +106,42 @@ over_batch = _over(
 over_length = _over("steps", lambda c: _main(c) and c["head_dim"] in (64, 768) and c["batch"] == 16)
 
 
-def single_precision(results: Path) -> str:
-    """Layers of one head as torch's users have them, and the loops under torch.compile."""
-    return _lines(results, lambda c: c["cell"] in ("lstm", "gru") and "float32" in c["name"])
-
-
-def loops(results: Path) -> str:
-    """Plain loops of torch operations, compiled or not."""
-    kept = ("rnnc auto", "eager loop", "torch.compile")
-    return _lines(
-        results,
-        lambda c: any(o["name"].startswith("torch.compile") for o in c["contenders"]),
-        lambda o: o["name"].startswith(kept),
-    )
-
-
-def linear(results: Path) -> str:
-    """Recurrences without a product of the state."""
-    return _lines(results, lambda c: c["cell"] == "hgrn")
-
-
 def _lines(
-    results: Path,
-    wanted: Callable[[Case], bool],
-    shown: Callable[[Contender], bool] = lambda _: True,
-) -> str:
-    """A line per contender of some cases, the fastest first."""
-    found = found_in(results)
-    cases = [case for case in found["cases"] if wanted(case)] if found else []
-    if found is None or not cases:
-        return missing(COMMAND)
-    lines = ["cell, heads x units|contender|ms|MiB|first call, s"]
-    for case in cases:
-        name = named(case)
-        own = [c for c in case["contenders"] if shown(c)]
-        for each in sorted(own, key=lambda c: c["forward_backward"] or 1e9):
-            marks = " +" if each["terms"] == "with input GEMM" else ""
-            marks += " *" if each["note"].startswith("another") else ""
-            memory = "-" if each["peak_mib"] is None else f"{each['peak_mib']:.0f}"
-            words = [name, f"{each['name']}, {each['dtype']}{marks}", times(each), memory]
-            lines.append("|".join([*words, f"{each['first_call_seconds'] or 0:.2g}"]))
-            name = ""
-        lines += [f"{name}|{left}: {why}|-||" for left, why in case["left_out"].items()]
-    return f"{table(lines)}\n\n{_legend(found)}"
+    wanted: Callable[[Case], bool], shown: Callable[[Contender], bool] = lambda _: True
+) -> Callable[[Path], str]:
+    """A table with a line per contender of some cases, the fastest first."""
+
+    @_of_run()
+    def write(found: dict[str, Any]) -> str:
+        cases = [case for case in found["cases"] if wanted(case)]
+        if not cases:
+            return missing(COMMAND)
+        lines = ["cell, heads x units|contender|ms|MiB|first call, s"]
+        for case in cases:
+            name = named(case)
+            own = [c for c in case["contenders"] if shown(c)]
+            for each in sorted(own, key=lambda c: c["forward_backward"] or 1e9):
+                marks = " +" if each["terms"] == "with input GEMM" else ""
+                marks += " *" if each["note"].startswith("another") else ""
+                memory = "-" if each["peak_mib"] is None else f"{each['peak_mib']:.0f}"
+                words = [name, f"{each['name']}, {each['dtype']}{marks}", times(each), memory]
+                lines.append("|".join([*words, f"{each['first_call_seconds'] or 0:.2g}"]))
+                name = ""
+            lines += [f"{name}|{left}: {why}|-||" for left, why in case["left_out"].items()]
+        return f"{table(lines)}\n\n{_legend(found)}"
+
+    return write
+
+
+# Layers of one head as torch's users have them.
+single_precision = _lines(lambda c: c["cell"] in ("lstm", "gru") and "float32" in c["name"])
+# Plain loops of torch operations, compiled or not.
+loops = _lines(
+    lambda c: any(o["name"].startswith("torch.compile") for o in c["contenders"]),
+    lambda o: o["name"].startswith(("rnnc auto", "eager loop", "torch.compile")),
+)
+# Recurrences without a product of the state.
+linear = _lines(lambda c: c["cell"] == "hgrn")
 
 
 def picture(results: Path) -> str:
@@ -164,11 +172,9 @@ def unmeasured(results: Path) -> str:
     return f"{own}\n\n{_run(found)}"
 
 
-def losses(results: Path) -> str:
+@_of_run(checked=True)
+def losses(found: dict[str, Any]) -> str:
     """Where a peer took less time than rnnc, the worst first."""
-    found = found_in(results)
-    if found is None or not found["checks"]:
-        return missing(COMMAND)
     pairs = sorted(_pairs(found["cases"]), key=lambda pair: pair[0])
     same = [pair for pair in pairs if not pair[3]["note"]]
     lost = [pair for pair in same if pair[0] < 1]
@@ -243,11 +249,9 @@ def _lost_by_ragged(cases: list[Case]) -> Iterable[str]:
                 yield f"{case['name']}|{name}|{took}|{ratio:.2f} times"
 
 
-def accuracy(results: Path) -> str:
+@_of_run(checked=True)
+def accuracy(found: dict[str, Any]) -> str:
     """The errors of those that compute the same, over time and of gradients."""
-    found = found_in(results)
-    if found is None or not found["checks"]:
-        return missing(COMMAND)
     lines = ["cell, dtype|contender|h, first eighth|h, last eighth|largest of the gradients"]
     ran = [check for check in found["checks"] if check["errors"]]
     for check in sorted(ran, key=lambda c: (c["cell"], c["dtype"], c["errors"]["h"])):
@@ -263,11 +267,9 @@ def accuracy(results: Path) -> str:
     return f"{table(lines)}\n\n{note} {_run(found)}"
 
 
-def largest(results: Path) -> str:
+@of_newest("largest-*.json", "rnnc limits --json")
+def largest(found: dict[str, Any]) -> str:
     """The largest head whose recurrent matrix stays on chip, for each GPU."""
-    found = newest(results, "largest-*.json")
-    if found is None:
-        return missing("rnnc limits --json")
     kinds = list(found["gpus"][0]["largest"])
     lines = ["|".join(["GPU", "SMs", *kinds])]
     for gpu in found["gpus"]:

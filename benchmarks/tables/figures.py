@@ -12,13 +12,7 @@ from typing import Any
 def newest(
     results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
 ) -> dict[str, Any] | None:
-    """The latest matching file; of several from one day, the one with the most results.
-
-    Args:
-        results: the folder.
-        pattern: of the files' names.
-        wanted: whether a file's content is of the right kind.
-    """
+    """The latest matching file; of several from one day, the one with the most results."""
 
     def key(content: dict[str, Any]) -> tuple[str, int]:
         measured = sum(bool(case["times"]) for case in content.get("cases", ()) if "times" in case)
@@ -32,32 +26,35 @@ def newest(
     return max(contents, key=key, default=None)
 
 
-def missing(command: str) -> str:
-    """What a page says where there is no file.
+def of_newest(
+    pattern: str, command: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> Callable[[Callable[[dict[str, Any]], str]], Callable[[Path], str]]:
+    """Give a text the newest file of a folder; without one, it says which command measures."""
 
-    Args:
-        command: measures.
-    """
+    def decorate(write: Callable[[dict[str, Any]], str]) -> Callable[[Path], str]:
+        def read(results: Path) -> str:
+            found = newest(results, pattern, wanted)
+            return missing(command) if found is None else write(found)
+
+        return read
+
+    return decorate
+
+
+def missing(command: str) -> str:
+    """What a page says where there is no file."""
     return f"Not measured yet: `{command}`."
 
 
 def source(content: dict[str, Any]) -> str:
-    """The machine, the date and the command of a file.
-
-    Args:
-        content: of the file.
-    """
+    """The machine, the date and the command of a file."""
     machine = content["machine"]
     where = f"{machine['device']}, torch {machine['torch']}"
     return f"{where}, {content['date']}: `{content['command']}`."
 
 
 def table(lines: list[str]) -> str:
-    """A table in Markdown.
-
-    Args:
-        lines: the header and the rows, with `|` between cells.
-    """
+    """A table in Markdown."""
     head, *rest = (f"| {line.replace('|', ' | ')} |" for line in lines)
     rule = re.sub(r"[^|]+", "---", head)
     return "\n".join([head, rule, *rest])

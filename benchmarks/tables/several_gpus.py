@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
-from figures import missing, newest, source, table
+from figures import of_newest, source, table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from ranks_plan import lines_of
 
 
-def several_gpus(results: Path) -> str:
-    """A table for each context.
-
-    Args:
-        results: the folder of the files.
-    """
-    found = newest(results, "ranks-*.json")
-    if found is None:
-        return missing("torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")
+@of_newest("ranks-*.json", "torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")
+def several_gpus(found: dict[str, Any]) -> str:
+    """A table for each context."""
     alone = [row for row in found["rows"] if row["style"] == "one"]
     shapes = sorted({(row["context"], row["batch"]) for row in alone})
     parts = [

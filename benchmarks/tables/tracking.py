@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, source, table
+from figures import of_newest, source, table
 
 _NAMES = {
     "parity": "Parity",
@@ -17,15 +16,9 @@ _NAMES = {
 }
 
 
-def state_tracking(results: Path) -> str:
-    """A table for each task.
-
-    Args:
-        results: the folder of the files.
-    """
-    found = newest(results, "state-tracking-h*.json")
-    if found is None:
-        return missing("python examples/state_tracking.py --full --out demo")
+@of_newest("state-tracking-h*.json", "python examples/state_tracking.py --full --out demo")
+def state_tracking(found: dict[str, Any]) -> str:
+    """A table for each task."""
     published = {"parity": found["published"]}
     parts = [
         f"{_NAMES[task]}:\n\n{table(_lines(models, published.get(task, {})))}"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import statistics
-from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, source, table
+from figures import of_newest, source, table
 
 _WORST_PLANS = 10  # of the choices of plans, that the page shows
 # The sizes of a tiling that the page shows.
@@ -17,11 +16,9 @@ _SHORT = re.compile(
 )
 
 
-def users(results: Path) -> str:
+@of_newest("users-cuda-*.json", "rnnc bench --users --ahead")
+def users(found: dict[str, Any]) -> str:
     """The table of the users' cases on a GPU, the slowest against torch first."""
-    found = newest(results, "users-cuda-*.json")
-    if found is None:
-        return missing("rnnc bench --users --ahead")
     cases = sorted((c for c in found["cases"] if c["times"]), key=lambda case: case["times"])
     lines = ["case|wall-clock, ms: rnnc / torch|times|GPU, ms: rnnc / torch|times"]
     for case in cases:
@@ -58,11 +55,9 @@ def _beside_torch(case: dict[str, Any], side: dict[str, Any], clock: str) -> str
     return f"{side[clock]:.3g} / {peer[clock]:.3g}"
 
 
-def plans(results: Path) -> str:
+@of_newest("plans-*.json", "rnnc bench --users --plans --json FILE")
+def plans(found: dict[str, Any]) -> str:
     """What the choices of plans for the users' cases come to, and the worst of them."""
-    found = newest(results, "plans-*.json")
-    if found is None:
-        return missing("rnnc bench --users --plans --json FILE")
     told = found["summary"]
     mean, error = told["geometric mean of auto / best"], told["median error of the estimate"]
     note = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import comparison
-from figures import missing, newest, source, table
+from figures import of_newest, source, table
 from language import language_model
 from ragged import ragged
 from several_gpus import several_gpus
@@ -44,12 +44,7 @@ _QUEUED = "behind queued work"
 
 
 def filled(page: str, results: Path = RESULTS) -> str:
-    """A page with the figures of the files.
-
-    Args:
-        page: the text of the page.
-        results: the folder of the files.
-    """
+    """A page with the figures of the files."""
 
     def write(place: re.Match[str]) -> str:
         lines = TABLES[place[2]](results).splitlines()
@@ -59,13 +54,11 @@ def filled(page: str, results: Path = RESULTS) -> str:
     return _PLACE.sub(write, page)
 
 
-def rows_table(results: Path) -> str:
+@of_newest("cuda-*.json", _BENCH, lambda c: _QUEUED in c["method"])
+def rows_table(found: dict[str, Any]) -> str:
     """The table of all rows: rnnc's plan, its GPU time, estimate and target, and the peers."""
     heads = "row, cell, heads x units, batch|plan|ms|target, ms|us per step|by the model"
     lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
-    found = newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
-    if found is None:
-        return missing(_BENCH)
     for row, ours in _rows(found):
         steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
         cells = [
@@ -87,11 +80,9 @@ def rows_table(results: Path) -> str:
 _LANDING = (2, 4, 7, 11, 12, 16)
 
 
-def landing(results: Path) -> str:
+@of_newest("cuda-*.json", _BENCH, lambda c: _QUEUED in c["method"])
+def landing(found: dict[str, Any]) -> str:
     """A few rows for the README: forward + backward of rnnc, cuDNN and FlashRNN."""
-    found = newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
-    if found is None:
-        return missing(_BENCH)
     lines = ["cell, heads x units|rnnc|cuDNN, float16|FlashRNN"]
     for row, ours in _rows(found):
         if row["number"] in _LANDING:
@@ -102,20 +93,16 @@ def landing(results: Path) -> str:
     return f"{table(lines)}\n\n{note} {source(found)}{_peers_note(found)}"
 
 
-def sweeps(results: Path) -> str:
+@of_newest("sweeps-*.json", "python benchmarks/sweeps.py")
+def sweeps(found: dict[str, Any]) -> str:
     """The picture of the sweeps."""
-    found = newest(results, "sweeps-*.json")
-    if found is None:
-        return missing("python benchmarks/sweeps.py")
     picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
     return f"![microseconds per step]({picture})\n\n{source(found)}"
 
 
-def error(results: Path) -> str:
+@of_newest("error-over-time-*.json", "python benchmarks/error_over_time.py")
+def error(found: dict[str, Any]) -> str:
     """The table of errors over all steps, and the picture of errors over time."""
-    found = newest(results, "error-over-time-*.json")
-    if found is None:
-        return missing("python benchmarks/error_over_time.py")
     lines = ["cell, heads x units, dtype|plan|ours|eager torch loop"]
     for case in found["cases"]:
         *own, eager = case["curves"]
@@ -130,11 +117,9 @@ def error(results: Path) -> str:
     return text + f"Relative error of h against float64 over all steps. {source(found)}"
 
 
-def roofline(results: Path) -> str:
+@of_newest("roofline-*.json", "python benchmarks/roofline.py")
+def roofline(found: dict[str, Any]) -> str:
     """The table of the parts of a step, and of what warps wait for."""
-    found = newest(results, "roofline-*.json")
-    if found is None:
-        return missing("python benchmarks/roofline.py")
     lines = ["row|plan|direction|us per step|exchange %|product %|pointwise %|warps wait for (ncu)"]
     for number, row in found["rows"].items():
         for direction, shares in (row["shares"] or {}).items():

@@ -77,13 +77,19 @@ def _highest(store: Store, factors: list[tuple[int, int]]) -> int:
     return out
 
 
-class Quotient:
-    """`result = a // b` between variables, b never 0."""
+class _OfTwo:
+    """A result of two variables `a` and `b`."""
 
     __slots__ = ("a", "b", "result")
 
     def __init__(self, result: int, a: int, b: int) -> None:
         self.result, self.a, self.b = result, a, b
+
+
+class Quotient(_OfTwo):
+    """`result = a // b` between variables, b never 0."""
+
+    __slots__ = ()
 
     def revise(self, store: Store) -> bool:
         """Narrow the domains; true if the constraint now holds for all values left."""
@@ -105,13 +111,10 @@ class Quotient:
         return low[q] == high[q] and low[a] == high[a] and low[b] == high[b]
 
 
-class Remainder:
+class Remainder(_OfTwo):
     """`result = a % b` between variables, b never 0."""
 
-    __slots__ = ("a", "b", "result")
-
-    def __init__(self, result: int, a: int, b: int) -> None:
-        self.result, self.a, self.b = result, a, b
+    __slots__ = ()
 
     def revise(self, store: Store) -> bool:
         """Narrow the domains; true if the constraint now holds for all values left."""
@@ -137,13 +140,10 @@ class Remainder:
         return low[r] == high[r] and low[a] == high[a] and low[b] == high[b]
 
 
-class Power:
+class Power(_OfTwo):
     """`result = a ** b` between variables, b never negative."""
 
-    __slots__ = ("a", "b", "result")
-
-    def __init__(self, result: int, a: int, b: int) -> None:
-        self.result, self.a, self.b = result, a, b
+    __slots__ = ()
 
     def revise(self, store: Store) -> bool:
         """Narrow the domains; true if the constraint now holds for all values left."""

@@ -10,6 +10,7 @@ import pytest
 import rnnc
 import torch
 import typer
+from rnnc.bench import report
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import kernel_source
@@ -168,7 +169,7 @@ def test_counters_stand_by_row_and_direction(script, ncu, tmp_path, monkeypatch,
     roofline = script("roofline")
     took = {"row": "a row", "us": {"forward": 1.0, "backward": 2.0}}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(roofline, "machine", lambda _: {"device": "NVIDIA H200"})
+    monkeypatch.setattr(report, "machine", lambda _: {"device": "NVIDIA H200"})
     monkeypatch.setattr(roofline, "_child", lambda r: {str(n): took for n in r["rows"]})
     ncu(there)
     outcome = run(script, tmp_path / "out", "--rows", "2,7")

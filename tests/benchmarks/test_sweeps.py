@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rnnc.bench import report
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
@@ -80,13 +81,13 @@ def test_a_limit_leaves_points_for_another_call(sweeps, tmp_path):
 def test_a_gpu_s_points_name_their_plan_and_its_parts(sweeps, tmp_path, monkeypatch):
     h200 = limits_of("H200")
 
-    def choose(cell, heads, dim, batch, *_):
-        return plan_for(cell, Shape(heads, dim, batch), h200)
+    def choose(cell, row, dtype):
+        return plan_for(cell, Shape(row.heads, row.head_dim, row.batch), h200)
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(sweeps, "machine", lambda _: {"device": "NVIDIA H200", "torch": "2.11"})
+    monkeypatch.setattr(report, "machine", lambda _: {"device": "NVIDIA H200", "torch": "2.11"})
     monkeypatch.setattr(sweeps, "device_limits", lambda _: h200)
-    monkeypatch.setattr(sweeps, "choose_plan", choose)
+    monkeypatch.setattr(sweeps, "chosen_plan", choose)
     monkeypatch.setattr(sweeps, "compile_ahead", lambda rows, *_: float(len(rows)))
     took = {"forward": 1.0, "forward_backward": 3.0}
     monkeypatch.setattr(sweeps, "_microseconds", lambda *_: took)

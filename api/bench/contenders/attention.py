@@ -15,12 +15,7 @@ HEAD_DIM = 64
 
 
 def attention(row: Row, dtype: str) -> Iterator[Contender]:
-    """`scaled_dot_product_attention` over as many units as the row has.
-
-    Args:
-        row: the sizes.
-        dtype: a key of `DTYPES`.
-    """
+    """`scaled_dot_product_attention` over as many units as the row has."""
     heads, dim = _heads(row)
     note = f"another function: attention to all earlier steps, {heads} x {dim}; q, k and v ready"
     yield Contender("torch SDPA", dtype, False, "wx ready", _attention, note=note)

@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
-from . import flashrnn, torch_rnn
+from . import flashrnn, layers
 from .attention import attention
 from .contender import Contender
 from .eager_loops import compiled_loop, compiled_step
-from .haste import haste_layers
 from .kinds import Kind
 from .ours import eager_loop, module, scans
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
-from .torchrl import torchrl_kernels
 
 # What each kind has for the sizes and the dtype of a row.
 _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
-    "torchrl": torchrl_kernels,
-    "haste": haste_layers,
+    "torchrl": layers.torchrl_kernels,
+    "haste": layers.haste_layers,
     "attention": attention,
     "fla": fla_hgrn,
     "fla-gla": fla_gla,
@@ -36,14 +34,6 @@ def contenders_for(
     peer_dtypes: Sequence[str] = (),
 ) -> list[Contender]:
     """All contenders of a row; those that compile for a minute run in the first dtype alone.
-
-    Args:
-        row: the sizes.
-        cell: the row's cell.
-        device: "cpu" or "cuda".
-        dtypes: names of dtypes.
-        kinds: the kinds that may take part. Loops always do at few steps.
-        peer_dtypes: names of further dtypes for torch's RNNs.
 
     Example:
         >>> import rnnc
@@ -63,9 +53,9 @@ def contenders_for(
             found.append(next(scans(dtype, device)))
         if "module" in kinds:
             found.append(module(dtype))
-        if "nn" in kinds and row.cell in torch_rnn.MODULES:
-            found.append(torch_rnn.torch_module(row, dtype))
-            found += [torch_rnn.torch_module(row, d) for d in more if dtype == dtypes[-1]]
+        if "nn" in kinds and row.cell in layers.MODULES:
+            found.append(layers.torch_module(row, dtype))
+            found += [layers.torch_module(row, d) for d in more if dtype == dtypes[-1]]
         if dtype == dtypes[0] and device == "cuda" and row.cell in flashrnn.CELLS:
             found += flashrnn.flashrnn_kernels(row, dtype, kinds)
         for kind, make in _OTHERS.items():

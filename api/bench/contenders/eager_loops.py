@@ -59,11 +59,7 @@ _STEPS: dict[str, tuple[Step, int]] = {
 
 
 def has_loop(cell: str) -> bool:
-    """Whether a cell has a plain loop.
-
-    Args:
-        cell: its name.
-    """
+    """Whether a cell has a plain loop."""
     return cell in _STEPS
 
 

@@ -31,16 +31,8 @@ DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")
 def kinds_named(words: str) -> list[Kind]:
     """The kinds of contenders in a list on the command line.
 
-    Args:
-        words: kinds separated by commas.
-
     Raises:
         BenchError: there is no such kind.
-
-    Example:
-        >>> from rnnc.bench.contenders.kinds import kinds_named
-        >>> kinds_named("scan,nn")
-        ['scan', 'nn']
     """
     found: list[Kind] = []
     for word in (w.strip() for w in words.split(",")):

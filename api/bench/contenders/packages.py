@@ -11,12 +11,6 @@ from ..rows import BenchError
 def package(module: str, name: str, write: str, device: str = "cuda") -> Any:
     """A module of a package whose kernels run on a GPU.
 
-    Args:
-        module: as it is imported.
-        name: of the package, for people.
-        write: what installs it.
-        device: "cpu" or "cuda", where it shall run.
-
     Raises:
         BenchError: it cannot be imported, or there is no GPU.
 

@@ -30,22 +30,12 @@ SCAN_BLOCK = 2048
 
 
 def fla_hgrn(row: Row, dtype: str) -> Iterator[Contender]:
-    """`chunk_hgrn` over the units of a row.
-
-    Args:
-        row: the sizes.
-        dtype: a key of `DTYPES`.
-    """
+    """`chunk_hgrn` over the units of a row."""
     yield Contender("fla chunk_hgrn", dtype, False, "wx ready", _hgrn, note=_LINEAR)
 
 
 def fla_gla(row: Row, dtype: str) -> Iterator[Contender]:
-    """Gated linear attention for the heads of a row: step by step, and by chunks.
-
-    Args:
-        row: the sizes.
-        dtype: a key of `DTYPES`.
-    """
+    """Gated linear attention for the heads of a row: step by step, and by chunks."""
     if row.head_dim > _LARGEST_GLA:
         return
     # Those by chunks try some hundred configurations, which take minutes to compile.
@@ -55,20 +45,12 @@ def fla_gla(row: Row, dtype: str) -> Iterator[Contender]:
 
 
 def accelerated_scan(row: Row, dtype: str) -> Iterator[Contender]:
-    """The Triton kernels of accelerated-scan, in which time is the last dimension.
-
-    Args:
-        row: the sizes.
-        dtype: a key of `DTYPES`.
-    """
+    """The Triton kernels of accelerated-scan, in which time is the last dimension."""
     yield Contender("accelerated-scan", dtype, False, "wx ready", _scan, note=_LINEAR)
 
 
 def hgrn_kernel(device: str) -> Callable[[Tensor, Tensor], Tensor]:
     """Fla's `h = exp(g) h + x` by chunks.
-
-    Args:
-        device: "cpu" or "cuda".
 
     Returns:
         A function of x and g, (B, T, units) each, that returns h.
@@ -79,9 +61,6 @@ def hgrn_kernel(device: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 def scan_kernel(device: str) -> Callable[[Tensor, Tensor], Tensor]:
     """accelerated-scan's `h = a h + b`.
-
-    Args:
-        device: "cpu" or "cuda".
 
     Returns:
         A function of a and b, (B, units, T) each and contiguous, that returns h.

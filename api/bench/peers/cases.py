@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 
 from ..contenders.kinds import Kind
+from ..modules.cases import among
 from ..rows import Row
-from ..users.cases import among
 
 UNITS = 768
 STEPS = 1024
@@ -29,11 +29,6 @@ class PeerCase:
         kinds: of contenders.
         peer_dtypes: further dtypes of torch's modules.
         float32: how torch's modules and rnnc round products of float32.
-
-    Example:
-        >>> from rnnc.bench.peers.cases import peer_cases
-        >>> print(peer_cases("cuda")[0])
-        lstm, 12 x 64, batch 16, 1024 steps, bfloat16
     """
 
     row: Row
@@ -67,11 +62,7 @@ def peer_cases(device: str, words: str | None = None) -> tuple[PeerCase, ...]:
 
 @contextmanager
 def float32_products(rounding: Float32) -> Iterator[None]:
-    """Let torch's recurrent modules and rnnc, which follows them, round products so.
-
-    Args:
-        rounding: "tf32", torch's default, or "ieee".
-    """
+    """Let torch's recurrent modules and rnnc, which follows them, round products so."""
     flags: Any = torch.backends.cudnn.rnn
     before = flags.fp32_precision
     if rounding == "ieee":

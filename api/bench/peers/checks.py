@@ -10,29 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan.scan import scan
-from ..contenders.haste import haste_layer
 from ..contenders.kinds import Kind
+from ..contenders.layers import MODULES, haste_layer, torchrl_run
 from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel
-from ..contenders.torch_rnn import MODULES
-from ..contenders.torchrl import torchrl_run
+from ..errors import reason
 from ..inputs import DTYPES
-from ..measure import reason
 from ..time_limit import TooLong, within
 from ..timing import free
 from .cases import Float32, float32_products
 
 # From the input, (T, B, H), to h at all steps, by the parameters' names.
 Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]
+# From all that is given, by name, to h at all steps.
+Scan = Callable[[dict[str, Tensor]], Tensor]
 _OURS = {"lstm": LSTM, "gru": GRU}
 _SPANS = 8
 # Haste's gates, each as the place in torch's order.
@@ -108,16 +109,9 @@ def _layers(
     given = {name: p.detach() for name, p in module.named_parameters()}
     x, seed = (torch.randn(steps, batch, units, **to) for _ in range(2))
 
-    def torchs(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        return functional_call(module, weights, (x,))[0]  # type: ignore[no-any-return]
-
-    exact = MODULES[cell][1](units, units).to(device, torch.float64)
-
-    def truth(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        return functional_call(exact, weights, (x,))[0]  # type: ignore[no-any-return]
-
-    doubles = {name: p.double() for name, p in given.items()}
-    wanted = _results(truth, x.double(), doubles, seed.double())
+    torchs = _of_module(module)
+    truth = _of_module(MODULES[cell][1](units, units).to(device, torch.float64))
+    wanted = _results(_on_leaves(truth), _doubles({"x": x, **given}), seed.double())
     contenders: dict[Kind, tuple[str, Callable[[], Layer]]] = {
         "auto": ("rnnc", lambda: _ours(cell, units, to)),
         "nn": (MODULES[cell][0], lambda: torchs),
@@ -128,15 +122,27 @@ def _layers(
     with float32_products(float32):
         for kind, (name, make) in contenders.items():
             if kind in own and kind in kinds:
-                found = Check(cell, name, shown, sizes)
-                run = lambda make=make: _results(make(), x, given, seed)  # noqa: E731
-                yield _compared(found, run, wanted, ready)
+
+                def results(make: Callable[[], Layer] = make) -> dict[str, Tensor]:
+                    return _results(_on_leaves(make()), {"x": x, **given}, seed)
+
+                yield _compared(Check(cell, name, shown, sizes), results, wanted, ready)
     free(device)
 
 
-def _ours(cell: str, units: int, to: dict[str, Any]) -> Layer:
-    module = _OURS[cell](units, units, **to)
+def _of_module(module: nn.Module) -> Layer:
     return lambda x, weights: functional_call(module, weights, (x,))[0]
+
+
+def _on_leaves(layer: Layer) -> Scan:
+    def run(leaves: dict[str, Tensor]) -> Tensor:
+        return layer(leaves["x"], {name: t for name, t in leaves.items() if name != "x"})
+
+    return run
+
+
+def _ours(cell: str, units: int, to: dict[str, Any]) -> Layer:
+    return _of_module(_OURS[cell](units, units, **to))
 
 
 def _torchrl(cell: str, like: Tensor) -> Layer:
@@ -163,18 +169,6 @@ def _haste(cell: str, units: int, device: str, dtype: str) -> Layer:
         return functional_call(layer.train(), own, (x,))[0]  # type: ignore[no-any-return]
 
     return run
-
-
-def _results(
-    layer: Layer, x: Tensor, weights: dict[str, Tensor], seed: Tensor
-) -> dict[str, Tensor]:
-    """The output, and the gradients of the input and of the weights, by name."""
-    leaves = {name: w.detach().clone().requires_grad_() for name, w in weights.items()}
-    x = x.detach().clone().requires_grad_()
-    y = layer(x, leaves)
-    gradients = torch.autograd.grad(y, [x, *leaves.values()], seed)
-    names = ["d_x", *(f"d_{name}" for name in leaves)]
-    return {"h": y.detach(), **dict(zip(names, gradients, strict=True))}
 
 
 def _linear(
@@ -208,13 +202,8 @@ def _linear(
             outputs.append(h)
         return torch.stack(outputs, 1)
 
-    cases: dict[Kind, tuple[str, _Given, _Given, dict[str, Tensor]]] = {
-        "auto": (
-            "rnnc hgrn",
-            hgrn,
-            lambda given: hgrn(given, backend="reference"),
-            {"c": c, "f": f},
-        ),
+    cases: dict[Kind, tuple[str, Scan, Scan, dict[str, Tensor]]] = {
+        "auto": ("rnnc hgrn", hgrn, partial(hgrn, backend="reference"), {"c": c, "f": f}),
         "fla": (
             "fla chunk_hgrn",
             lambda given: hgrn_kernel(device)(given["x"], given["g"]),
@@ -224,25 +213,19 @@ def _linear(
         "accelerated-scan": ("accelerated-scan", over_time, loop, {"a": a, "b": b}),
     }
     for kind, (name, run, exact, given) in cases.items():
-        if kind not in kinds:
-            continue
-        doubles = {key: each.double() for key, each in given.items()}
-        wanted = _gradients(exact, doubles, seed.double())
-        found = Check("h = a h + b", name, dtype, sizes)
-        yield _compared(
-            found,
-            lambda run=run, given=given: _gradients(run, given, seed),  # type: ignore[misc]
-            wanted,
-            ready,
-            time=1,
-        )
+        if kind in kinds:
+            wanted = _results(exact, _doubles(given), seed.double())
+            found, results = Check("h = a h + b", name, dtype, sizes), partial(_results, run, given)
+            yield _compared(found, partial(results, seed), wanted, ready, time=1)
     free(device)
 
 
-_Given = Callable[[dict[str, Tensor]], Tensor]
+def _doubles(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: each.double() for name, each in given.items()}
 
 
-def _gradients(run: _Given, given: dict[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
+def _results(run: Scan, given: dict[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
+    """The output, and the gradients of all that is given, by name."""
     leaves = {name: t.detach().clone().requires_grad_() for name, t in given.items()}
     y = run(leaves)
     gradients = torch.autograd.grad(y, list(leaves.values()), seed)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...cellspec.library import load
 from ..contenders.kinds import Kind
-from ..measure import PHASES, Comparison, Result, Settings, measure_row
+from ..measure import Settings, measure_row
+from ..results import PHASES, Comparison, Result
 from .cases import PeerCase, float32_products
 
 
@@ -21,17 +22,9 @@ def measure_peers(
 ) -> dict[str, Any]:
     """Time contenders of a case in turns, behind queued work.
 
-    Args:
-        case: the case.
-        device: "cpu" or "cuda".
-        kinds: those of the case's that run now.
-        repeat: timed runs of each contender and phase.
-        deadline: the `time.monotonic()` after which no contender starts.
-        ready: seconds in which a contender must be compiled.
-
-    Returns:
-        The sizes, and the times in milliseconds of each contender that ran; the reason of each that
-        did not.
+    The result has the sizes, the times in milliseconds of each contender that ran, and the reason
+    of each that did not. None starts after `deadline`, a `time.monotonic()`, and each must be
+    compiled in `ready` seconds.
 
     Example:
         >>> import time
@@ -58,10 +51,6 @@ def measure_peers(
 
 def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
     """A case with the contenders of two runs; those of the later one replace the earlier's.
-
-    Args:
-        before: what an earlier run found; None if there was none.
-        now: what `measure_peers` gave.
 
     Example:
         >>> from rnnc.bench.peers.measure import merged

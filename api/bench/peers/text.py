@@ -8,26 +8,22 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from ..results import PHASES
+from ..table import plain_table
 from .checks import Check
 
 
 def peers_table(cases: Sequence[dict[str, Any]]) -> Table:
-    """A line per contender of each case, and one per contender that did not run.
-
-    Args:
-        cases: what `measure_peers` gave.
-    """
-    table = _table("ms; + with its input product; * another function or size")
-    for column in ("case", "contender"):
-        table.add_column(column)
-    for column in ("forward", "+ backward", "inference", "MiB"):
-        table.add_column(column, justify="right", no_wrap=True)
+    """A line per contender of each case, and one per contender that did not run."""
+    title = "ms; + with its input product; * another function or size"
+    numbers = ("forward", "+ backward", "inference", "MiB")
+    table = plain_table(title, ["case", "contender"], numbers)
     for case in cases:
         name = case["name"]
         for each in case["contenders"]:
             marks = " +" if each["terms"] == "with input GEMM" else ""
             marks += " *" if each["note"] else ""
-            times = [each[phase] for phase in ("forward", "forward_backward", "inference")]
+            times = [each[phase] for phase in PHASES]
             shown = ["failed" if took is None else f"{took:.3g}" for took in times]
             shown.append("" if each["peak_mib"] is None else f"{each['peak_mib']:.0f}")
             table.add_row(name, f"{each['name']}, {each['dtype']}{marks}", *shown)
@@ -41,15 +37,8 @@ def peers_table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """The errors of each contender that computes what rnnc does.
-
-    Args:
-        checks: what was compared.
-    """
-    table = _table("relative error against float64")
-    for column in ("cell", "contender"):
-        table.add_column(column)
-    table.add_column("h", justify="right")
+    """The errors of each contender that computes what rnnc does."""
+    table = plain_table("relative error against float64", ["cell", "contender"], ["h"])
     table.add_column("the largest of the gradients")
     for check in checks:
         words = [check.cell, f"{check.name}, {check.dtype}"]
@@ -58,10 +47,4 @@ def checks_table(checks: Sequence[Check]) -> Table:
             continue
         worst = max((e, name) for name, e in check.errors.items() if name.startswith("d_"))
         table.add_row(*words, f"{check.errors['h']:.1e}", f"{worst[0]:.1e} ({worst[1]})")
-    return table
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.header_style = "bold"
     return table

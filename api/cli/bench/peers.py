@@ -6,9 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date
 from importlib import metadata
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -21,7 +19,7 @@ from ...bench.peers.cases import PeerCase, float32_products, peer_cases
 from ...bench.peers.checks import Check, check_all
 from ...bench.peers.measure import measure_peers, merged
 from ...bench.peers.text import checks_table, peers_table
-from ...bench.report import file_stem, machine, machine_line, write_record
+from ...bench.report import Record, machine_line
 from ...bench.rows import Row
 from ...cellspec.library import load
 from ...codegen.cuda.kernel_plan import KernelPlan
@@ -37,7 +35,11 @@ from .merged import earlier_results, known_machine
 from .options import BenchOptions
 from .pictures import peers_marks
 
-_SCHEMA = 1
+_METHOD = (
+    "milliseconds: {clock}; median of at most as many runs as --repeat says, 30 by default, after"
+    " 5; contenders in turns, those that compile long after the others; gradients of all inputs and"
+    " weights. Errors: norm of the difference from float64 over the norm"
+)
 _PACKAGES = ("flash-linear-attention", "fla-core", "accelerated-scan", "torchrl", "haste_pytorch")
 _CHECKED = {"cuda": (64, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
 # Those that compile for seconds to minutes at their first call are timed after all others, in this
@@ -70,9 +72,9 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
     """
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
     kinds = _DEFAULT if options.contenders is None else tuple(kinds_named(options.contenders))
-    record = _Record(options, device, command)
+    record = _Found(options, device, command)
     cases = peer_cases(device, options.cases)
-    print_lines(machine_line(record.machine))
+    print_lines(machine_line(record.file.machine))
     torch.manual_seed(0)
     with CompilePool() as pool:
         ahead = options.ahead and device == "cuda"
@@ -97,29 +99,36 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
             record.check(own, deadline)
     print_table(checks_table([Check(**check) for check in record.checks.values()]))
     print_table(peers_table(list(record.cases.values())))
-    title = f"rnnc bench --peers: {machine_line(record.machine)}, {record.today}"
+    title = f"rnnc bench --peers: {record.file.title}"
     marks = list(peers_marks(list(record.cases.values())))
     write_picture(options.plot, title, "ms of forward + backward", marks)
-    for path in record.paths:
+    for path in record.file.paths:
         print_lines(f"wrote {path}")
 
 
-class _Record:
+class _Found:
     """What was found, in a file after each case: whatever ends the run, nothing of it is lost."""
 
     def __init__(self, options: BenchOptions, device: str, command: str) -> None:
         self._options, self._device = options, device
-        self.today, self.machine = date.today().isoformat(), machine(device) | _versions()
-        stem = f"comparison-{file_stem(device, self.machine['device'], self.today)}.json"
-        paths = (options.json, options.output and options.output / stem)
-        self.paths: list[Path] = [path for path in paths if path]
-        cases = earlier_results(options.json, self.machine, "cases")
-        self.machine = known_machine(options.json, self.machine)
+        self.file = Record(device, command)
+        self.file.head["machine"] |= _versions()
+        commands, checks, cases = (
+            earlier_results(options.json, self.file.machine, name)
+            for name in ("commands", "checks", "cases")
+        )
+        commands = list(dict.fromkeys([*commands, command]))
+        clock = "CUDA events behind queued work" if device == "cuda" else "the host's clock"
+        self.file.head |= {
+            "command": "; ".join(commands),
+            "commands": commands,
+            "machine": known_machine(options.json, self.file.machine),
+            "method": _METHOD.format(clock=clock),
+        }
+        folder = options.output
+        self.file.into(options.json, folder and folder / f"comparison-{self.file.stem}.json")
         self.cases = {case["name"]: case for case in cases}
-        checks = earlier_results(options.json, self.machine, "checks")
         self.checks = {_key(check): check for check in checks}
-        commands = earlier_results(options.json, self.machine, "commands")
-        self._commands = list(dict.fromkeys([*commands, command]))
 
     def time(
         self, case: PeerCase, kinds: Sequence[Kind], until: float, deadline: float, ready: float
@@ -154,22 +163,7 @@ class _Record:
                     return
 
     def _write(self) -> None:
-        clock = "CUDA events behind queued work" if self._device == "cuda" else "the host's clock"
-        content = {
-            "schema": _SCHEMA,
-            "date": self.today,
-            "command": "; ".join(self._commands),
-            "commands": self._commands,
-            "machine": self.machine,
-            "method": f"milliseconds: {clock}; median of at most as many runs as --repeat says, 30"
-            " by default, after 5; contenders in turns, those that compile long after the others;"
-            " gradients of all inputs and weights. Errors: norm of the difference from float64 over"
-            " the norm",
-            "checks": list(self.checks.values()),
-            "cases": list(self.cases.values()),
-        }
-        for path in self.paths:
-            write_record(content, path)
+        self.file.write(checks=list(self.checks.values()), cases=list(self.cases.values()))
 
 
 _KIND_OF: dict[str, Kind] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...bench.ragged.measure import RaggedResult
-from ...bench.users.measure import Side, UserResult
-from ...bench.users.plans import PlanResult
+from ...bench.modules.measure import Result, Side, UserResult
+from ...bench.modules.plans import PlanResult
 from ..picture import Mark
 
 
@@ -28,7 +27,7 @@ def _wall(side: Side | None) -> float | None:
     return side.wall if side else None
 
 
-def ragged_marks(found: Sequence[RaggedResult]) -> Iterator[Mark]:
+def ragged_marks(found: Sequence[Result]) -> Iterator[Mark]:
     """Wall-clock times of all contenders.
 
     Args:

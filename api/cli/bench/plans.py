@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from datetime import date
-from typing import Any
 
 import torch
 
 from ...bench.compile_pool import CompilePool
-from ...bench.report import machine, write_record
+from ...bench.modules.cases import Case, user_cases
+from ...bench.modules.plans import Candidates, PlanResult, measure_plans
+from ...bench.modules.plans_table import plans_summary, plans_table
+from ...bench.report import Record
 from ...bench.rows import BenchError
-from ...bench.users.cases import UserCase, cases_named
-from ...bench.users.plans import Candidates, PlanResult, measure_plans
-from ...bench.users.plans_text import plans_summary, plans_table
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..picture import write_picture
@@ -23,7 +21,10 @@ from .merged import earlier_results
 from .options import BenchOptions
 from .pictures import plans_marks
 
-_SCHEMA = 1
+_METHOD = (
+    "milliseconds on the GPU of the launches alone; the shorter of two medians of three groups of"
+    " queued launches, plans in turns"
+)
 
 
 def bench_plans(options: BenchOptions, device: str, command: str) -> None:
@@ -42,20 +43,21 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
     if device != "cuda":
         raise BenchError("--plans on a CPU", "a GPU: plans are of CUDA kernels", "--device cuda")
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
-    on, today = machine(device), date.today().isoformat()
-    records = earlier_results(options.json, on, "kernels")
-    found = [PlanResult.of_record(record) for record in records]
+    record = Record(device, command, method=_METHOD)
+    record.into(options.json)
+    on = record.machine
+    found = [PlanResult.of_record(each) for each in earlier_results(options.json, on, "kernels")]
     there = {each.case for each in found}
     cases = [
         case
-        for case in cases_named(options.cases, device)
+        for case in user_cases(device, options.cases)
         if not case.stepwise and str(case) not in there  # single steps have kernels without plans
     ]
     print_lines(f"{on['device']}: {len(cases)} cases to measure, {len(there)} measured before")
     index = torch.cuda.current_device()
     limits = device_limits(index)
     measured: dict[tuple[object, ...], list[PlanResult]] = {}
-    late: list[UserCase] = []
+    late: list[Case] = []
     with CompilePool() as pool:
         candidates = [Candidates(case, limits) for case in cases]
         for each in candidates:
@@ -69,29 +71,14 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
                 measured[each.key] = measure_plans(each, torch.device("cuda", index))
                 torch.cuda.empty_cache()
             found += [result.renamed(str(each.case)) for result in measured[each.key]]
-            if options.json is not None:  # after each case, so that nothing is lost
-                write_record(_record(found, today, on, command), options.json)
+            kernels = [result.record() for result in found]
+            record.write(summary=plans_summary(found), kernels=kernels)
     print_table(plans_table(found))
-    title = f"rnnc bench --users --plans: {on['device']}, {today}"
+    title = f"rnnc bench --users --plans: {on['device']}, {record.head['date']}"
     write_picture(options.plot, title, "ms of a kernel", list(plans_marks(found)))
     for name, value in plans_summary(found).items():
         print_lines(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
     if late:
         print_lines(f"{len(late)} cases were cut by the time limit; the same command goes on")
-    if options.json is not None:
-        print_lines(f"wrote {options.json}")
-
-
-def _record(
-    found: list[PlanResult], today: str, on: dict[str, str], command: str
-) -> dict[str, Any]:
-    return {
-        "schema": _SCHEMA,
-        "date": today,
-        "command": command,
-        "machine": on,
-        "method": "milliseconds on the GPU of the launches alone; the shorter of two medians of"
-        " three groups of queued launches, plans in turns",
-        "summary": plans_summary(found),
-        "kernels": [result.record() for result in found],
-    }
+    for path in record.paths:
+        print_lines(f"wrote {path}")

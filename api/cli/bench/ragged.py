@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from datetime import date
 
 import torch
 
-from ...bench.ragged.cases import ragged_cases
-from ...bench.ragged.measure import measure_ragged
-from ...bench.ragged.text import ragged_table
-from ...bench.report import file_stem, machine, machine_line, write_record
+from ...bench.modules.cases import ragged_cases
+from ...bench.modules.measure import measure_ragged
+from ...bench.modules.tables import ragged_table
+from ...bench.report import Record, machine_line
 from ..console import print_lines, print_table
 from ..picture import write_picture
 from ..progress import stages
 from .options import BenchOptions
 from .pictures import ragged_marks
 
-_SCHEMA = 1
+_METHOD = (
+    "milliseconds of a forward and its backward; medians of at most {repeat} runs after 4,"
+    " contenders in turns, in an order drawn for every two rounds, of which the second has its"
+    " reverse; wall: host's clock, from an idle device until it is idle again; device: CUDA events"
+    " behind queued work"
+)
 _SECONDS = 60.0  # of all cases, where there is no limit; those that take longer run less often
 _LEAST_READY = 20.0  # of the limit, for a contender to be compiled
 
@@ -34,35 +38,23 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
     Raises:
         BenchError: there is no such case.
     """
-    today, on = date.today().isoformat(), machine(device)
-    print_lines(machine_line(on))
+    record = Record(device, command, method=_METHOD.format(repeat=options.repeat))
+    folder = options.output
+    record.into(options.json, folder and folder / f"ragged-{record.stem}.json")
+    print_lines(machine_line(record.machine))
     torch.manual_seed(0)
     cases = ragged_cases(device, options.cases)
     deadline = time.monotonic() + (_SECONDS if options.limit is None else options.limit)
-    folder, stem = options.output, f"ragged-{file_stem(device, on['device'], today)}"
-    paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
     found = []
     for number, case in enumerate(stages(cases, "case")):
         left = deadline - time.monotonic()
         seconds = left / (len(cases) - number)
         ready = math.inf if options.limit is None else max(_LEAST_READY, left / 3)
         found.append(measure_ragged(case, device, options.repeat, seconds, ready))
-        record = {
-            "schema": _SCHEMA,
-            "date": today,
-            "command": command,
-            "machine": on,
-            "method": f"milliseconds of a forward and its backward; medians of at most"
-            f" {options.repeat} runs after 4, contenders in turns, in an order drawn for every two"
-            " rounds, of which the second has its reverse; wall: host's clock, from an idle"
-            " device until it is idle again; device: CUDA events behind queued work",
-            "cases": [result.record() for result in found],
-        }
-        for path in paths:  # after each case, so that nothing is lost if one takes too long
-            write_record(record, path)
+        record.write(cases=[result.record() for result in found])
     print_table(ragged_table(found, device))
-    title = f"rnnc bench --ragged: {machine_line(on)}, {today}"
+    title = f"rnnc bench --ragged: {record.title}"
     label = "ms of forward + backward, by wall-clock"
     write_picture(options.plot, title, label, list(ragged_marks(found)))
-    for path in paths:
+    for path in record.paths:
         print_lines(f"wrote {path}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import torch
@@ -15,10 +14,11 @@ from ...bench.anchors import Anchors, read_anchors
 from ...bench.contenders.kinds import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
-from ...bench.measure import Comparison, Settings, measure_row, short_row
+from ...bench.measure import Settings, measure_row, short_row
 from ...bench.plot import plot
 from ...bench.precompile import compile_ahead
-from ...bench.report import file_stem, machine, machine_line, record, write_record
+from ...bench.report import Record, machine_line
+from ...bench.results import Comparison
 from ...bench.rows import BenchError, Row, rows_named
 from ...bench.text import comparison_table, notes, summary_table
 from ...cellspec.cell import CellSpec
@@ -59,12 +59,13 @@ def bench(options: BenchOptions, command: str) -> None:
     anchors = read_anchors(options.anchors) if options.anchors else Anchors()
     chosen = _rows(options, anchors)
     deadline = math.inf if options.limit is None else began + options.limit
-    today, on = date.today().isoformat(), machine(settings.device)
-    print_lines(machine_line(on))
+    record = Record(settings.device, command, method=settings.method)
+    stem, folder = record.stem + ("-queued" if options.queued else ""), options.output
+    record.into(folder and folder / f"{stem}.json")
+    print_lines(machine_line(record.machine))
     torch.manual_seed(0)
     seconds = _compile_all(chosen, settings) if options.ahead else None
     found: list[Comparison] = []
-    stem = file_stem(settings.device, on["device"], today) + ("-queued" if options.queued else "")
     for number, (row, cell) in enumerate(stages(chosen, "measuring", lambda each: str(each[0]))):
         # The time that a row does not use is left to the others.
         now = time.monotonic()
@@ -76,17 +77,19 @@ def bench(options: BenchOptions, command: str) -> None:
                 _first(found[-1], cell, settings)
             print_table(comparison_table(found[-1], settings.device))
             print_lines(notes(found[-1]))
-            if options.output is not None:
-                # After each row, so that nothing is lost if a later row takes too long.
-                content = record(found, settings, today, command, seconds, anchors)
-                write_record(content, options.output / f"{stem}.json")
+            record.write(
+                compiled_ahead_seconds=seconds,
+                anchors_measured_on=anchors.measured_on,
+                rows=[comparison.record() for comparison in found],
+            )
     if len(found) > 1 and settings.device == "cuda":
         print_lines("")
         print_table(summary_table(found))
-    title = f"{on['device']}, torch {on['torch']}, {today}"
-    if options.output is not None:
-        print_lines(f"wrote {options.output / f'{stem}.json'}")
-        _plot(found, title, options.output / f"{stem}.svg")
+    on = record.machine
+    title = f"{on['device']}, torch {on['torch']}, {record.head['date']}"
+    for path in record.paths:
+        print_lines(f"wrote {path}")
+        _plot(found, title, path.with_suffix(".svg"))
     if options.plot is not None:
         _plot(found, title, options.plot)
 

@@ -93,14 +93,7 @@ class Chip:
 
     @classmethod
     def of(cls, cell: CellSpec, shape: Shape, limits: Limits, plan: KernelPlan) -> Chip:
-        """Where the kernel of a plan keeps its data.
-
-        Args:
-            cell: the cell.
-            shape: sizes and dtype.
-            limits: the GPU.
-            plan: of one direction.
-        """
+        """Where the kernel of one direction's plan keeps its data."""
         blocks, group = _blocks(plan, shape)
         on_one = 1
         if isinstance(plan, TiledPlan):

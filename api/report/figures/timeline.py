@@ -65,14 +65,7 @@ class Timeline(NamedTuple):
 
 
 def timeline_of(cell: CellSpec, shape: Shape, limits: Limits, plan: KernelPlan) -> Timeline:
-    """The parts of a step, by the cost model.
-
-    Args:
-        cell: the cell.
-        shape: sizes and dtype.
-        limits: the GPU.
-        plan: of one direction.
-    """
+    """The parts of a step of one direction's plan, by the cost model."""
     estimate = plan.estimate
     inputs = CostInputs.of(cell, shape, limits, plan.tf32)
     traffic = round(inputs.traffic())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from .case import Call, ModuleCase
+from ..program import program
+from .case import ModuleCase
 
 
 def report(case: ModuleCase, reasons: tuple[str, ...]) -> str:
@@ -15,24 +16,12 @@ def report(case: ModuleCase, reasons: tuple[str, ...]) -> str:
         case: a case that fails.
         reasons: what was wrong.
     """
-    lines = [f"# {line}" for reason in reasons for line in reason.splitlines()]
-    lines += [
-        "from rnnc.verify.modules.case import Call, ModuleCase",
-        "from rnnc.verify.modules.run import run_module",
-        "",
-        "case = ModuleCase(",
-        *(f"    {each}," for each in _arguments(case) if not each.startswith("calls=")),
-        "    calls=(",
-        *(f"        {_text(call)}," for call in case.calls),
-        "    ),",
-        ")",
-        "print(run_module(case))",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _text(call: Call) -> str:
-    return f"Call({', '.join(_arguments(call))})"
+    return program(
+        "module.py.jinja",
+        reasons=reasons,
+        arguments=[each for each in _arguments(case) if not each.startswith("calls=")],
+        calls=[_arguments(call) for call in case.calls],
+    )
 
 
 def _arguments(value: Any) -> list[str]:

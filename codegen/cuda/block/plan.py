@@ -38,12 +38,7 @@ class BlockPlan(TiledPlan):
         return self.ahead * states_needed(cell, self) * rows
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
-        """The blocks of a launch, in x, y and z.
-
-        Args:
-            heads: of the launch.
-            tiles: of batch rows, of the launch.
-        """
+        """The blocks of a launch, in x, y and z."""
         return heads, tiles, 1
 
     def brief(self, backward: Self) -> str:

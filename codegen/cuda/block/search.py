@@ -151,12 +151,7 @@ def _fits(cell: CellSpec, dtype: Dtype, limits: Limits) -> Callable[[int], bool]
 def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     """The largest head dim, a multiple of 8, whose R fits one block; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap.
-
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
     """
     return largest_dim(_fits(cell, dtype, limits), low=0, high=8, step=8)
 
@@ -164,10 +159,6 @@ def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
 def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
     """The largest head dim, a multiple of 8, that has a block plan; 0 if none has one.
 
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
-        heads: they do not matter: no head waits for another.
+    The number of heads does not matter: no head waits for another.
     """
     return largest_beyond_gaps(largest_block_dim(cell, dtype, limits), _fits(cell, dtype, limits))

@@ -137,12 +137,7 @@ def _fits(cell: CellSpec, dtype: Dtype, limits: Limits) -> Callable[[int], bool]
 def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap.
-
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
     """
     fits = _fits(cell, dtype, limits)
     if limits.cluster < min(SIZES) or not fits(32):
@@ -153,11 +148,7 @@ def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
 def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
     """The largest head dim, a multiple of 8, that has a cluster plan; 0 if none has one.
 
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
-        heads: they do not matter: no head waits for another.
+    The number of heads does not matter: no head waits for another.
     """
     if limits.cluster < min(SIZES):
         return 0

@@ -35,13 +35,7 @@ def forward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) ->
 
 
 def backward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -> tuple[int, int]:
-    """Registers per thread of the backward kernel, and registers per item of a thread.
-
-    Args:
-        pointwise: of the cell.
-        shape: gives the dtype.
-        tf32: whether float32 is multiplied as TF32.
-    """
+    """The same of the backward kernel."""
     layout = layout_of(pointwise.cell)
     gates = len(layout.gates)
     working = 18 + (20 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)

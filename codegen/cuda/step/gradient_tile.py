@@ -115,12 +115,7 @@ def gradient_tile(
 ) -> GradientTile | None:
     """The tile of a step's backward; None where another way takes less time, or there is none.
 
-    Args:
-        cell: the cell.
-        shape: of a layer; its batch is that of the call.
-        size: features of the module's input.
-        limits: of the GPU.
-        tf32: whether products of float32 may round their factors to TF32.
+    The arguments are those of `forward_plan`.
     """
     work, gates = multiplications(cell, shape, size), len(layout_of(cell).gates)
     if not work or work > MOST_WORK or gates > MOST_GATES:

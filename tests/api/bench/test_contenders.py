@@ -13,7 +13,8 @@ from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.contenders.eager_loops import plain_loop
 from rnnc.bench.contenders.kinds import KINDS
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.measure import Result, Settings
+from rnnc.bench.measure import Settings
+from rnnc.bench.results import Result
 from rnnc.bench.rows import ROWS, Row
 from rnnc.codegen.cuda.kinds import variants
 

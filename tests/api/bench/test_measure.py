@@ -12,7 +12,8 @@ from rnnc.bench import measure as bench
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.first_call import first_result
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.measure import PHASES, Comparison, Result, Settings, measure_row
+from rnnc.bench.measure import Settings, measure_row
+from rnnc.bench.results import PHASES, Comparison, Result
 from rnnc.bench.rows import Row
 from rnnc.bench.timing import WarmUp, timed
 from rnnc.codegen.shape import PlanError

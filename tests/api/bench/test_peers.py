@@ -13,8 +13,8 @@ import torch
 from rnnc.bench.contenders import attention as attention_room
 from rnnc.bench.contenders import eager_loops, flashrnn
 from rnnc.bench.contenders.choice import contenders_for
-from rnnc.bench.contenders.haste import haste_layers
 from rnnc.bench.contenders.kinds import KINDS
+from rnnc.bench.contenders.layers import haste_layers
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.peers import checks, measure
 from rnnc.bench.peers.cases import PeerCase, float32_products, peer_cases

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rnnc.bench.users import plans as bench_plans
-from rnnc.bench.users.cases import UserCase, cases_for, cases_named
-from rnnc.bench.users.plans import Candidates, PlanResult, Tiling, measure_plans
-from rnnc.bench.users.plans_text import plans_summary, plans_table, worst_first
+from rnnc.bench import report
+from rnnc.bench.modules import plans as bench_plans
+from rnnc.bench.modules.cases import Case, user_cases
+from rnnc.bench.modules.plans import Candidates, PlanResult, Tiling, measure_plans
+from rnnc.bench.modules.plans_table import plans_summary, plans_table, worst_first
 from rnnc.cli.app import app
 from rnnc.cli.bench import plans, rows
 from rnnc.codegen.cuda.kinds import KINDS, best_tilings
@@ -20,8 +21,8 @@ from rnnc.runtime.errors import ResidencyError
 from typer.testing import CliRunner
 
 H200 = limits_of("H200")
-CASE = UserCase("gru", 32, 3, 5, "bfloat16")
-SHORT = UserCase("gru", 32, 3, 2, "bfloat16", "inference")
+CASE = Case("gru", 32, 3, 5, "bfloat16")
+SHORT = Case("gru", 32, 3, 2, "bfloat16", "inference")
 
 
 def tiling(kind: str, took: float | None, estimate: float = 1.0) -> Tiling:
@@ -35,7 +36,7 @@ def result(*took: float | None, case: str = "a case") -> PlanResult:
 
 
 def test_each_kind_gives_its_best_and_auto_s_choice_comes_first():
-    for case in (CASE, UserCase("lstm", 512, 16, 64, "bfloat16"), UserCase("lstm", 64, 512, 16)):
+    for case in (CASE, Case("lstm", 512, 16, 64, "bfloat16"), Case("lstm", 64, 512, 16)):
         candidates = Candidates(case, H200)
         assert candidates.asked.tf32 == (case.dtype == "float32")
         assert candidates.directions == DIRECTIONS
@@ -60,7 +61,7 @@ def test_each_kind_gives_its_best_and_auto_s_choice_comes_first():
 
 
 def test_blocks_of_all_rows_and_groups_are_tilings():
-    candidates = Candidates(UserCase("lstm", 64, 512, 16, "bfloat16"), H200)
+    candidates = Candidates(Case("lstm", 64, 512, 16, "bfloat16"), H200)
     found = KINDS["block"].tilings(candidates.asked, "forward")
     assert {plan.rows for plan in found} == {4, 8}
     assert {plan.unit_groups for plan in found} == {1, 2}
@@ -135,14 +136,14 @@ def test_a_wrong_choice_comes_first_and_counts():
 
 
 def test_cases_have_names_and_numbers():
-    every = cases_for("cuda")
-    assert cases_named(None, "cuda") == every
-    assert cases_named("1-3,60", "cuda") == (*every[:3], every[-1])
-    short = cases_named("float16", "cuda")
+    every = user_cases("cuda")
+    assert user_cases("cuda", None) == every
+    assert user_cases("cuda", "1-3,60") == (*every[:3], every[-1])
+    short = user_cases("cuda", "float16")
     assert {case.dtype for case in short} == {"float16"}
     for words, found in (("61", "case '61'"), ("0", "case '0'"), ("lstmm", "--cases 'lstmm'")):
         with pytest.raises(Exception, match=found):
-            cases_named(words, "cuda")
+            user_cases("cuda", words)
 
 
 @pytest.fixture
@@ -169,9 +170,9 @@ def command(monkeypatch, simulated_gpu):
         measured.append(candidates.case)
         return [result(1.0, 2.0, case=str(candidates.case))]
 
-    measured: list[UserCase] = []
+    measured: list[Case] = []
     monkeypatch.setattr(rows, "_device", lambda device: "cuda")
-    monkeypatch.setattr(plans, "machine", lambda device: {"device": "a GPU"})
+    monkeypatch.setattr(report, "machine", lambda device: {"device": "a GPU"})
     monkeypatch.setattr(plans, "CompilePool", Pool)
     monkeypatch.setattr(plans, "device_limits", lambda index: H200)
     monkeypatch.setattr(plans, "measure_plans", measure)

@@ -9,39 +9,39 @@ from itertools import pairwise
 import pytest
 import torch
 from rich.console import Console
-from rnnc.bench.ragged import contenders as room
-from rnnc.bench.ragged import measure
-from rnnc.bench.ragged.cases import RaggedCase, ragged_cases
-from rnnc.bench.ragged.inputs import ragged_inputs
-from rnnc.bench.ragged.text import ragged_table
+from rnnc.bench.modules import measure
+from rnnc.bench.modules import ragged as room
+from rnnc.bench.modules.cases import Case, ragged_cases
+from rnnc.bench.modules.ragged import ragged_inputs
+from rnnc.bench.modules.tables import ragged_table
 from rnnc.bench.rows import BenchError
-from rnnc.bench.users import measure as users
+from rnnc.bench.turns import in_turns
 from torch.nn.utils.rnn import pack_padded_sequence
 
-ENDS = RaggedCase("lstm", 6, 5, 9, layers=2, both=True, shortest=2)
-RESETS = RaggedCase("lstm", 6, 5, 9, resets=0.2)
+ENDS = Case("lstm", 6, 5, 9, layers=2, both=True, shortest=2)
+RESETS = Case("lstm", 6, 5, 9, resets=0.2)
 
 
 @pytest.mark.parametrize("case", [ENDS, RESETS], ids=str)
 def test_contenders_compute_the_same(case, monkeypatch):
     """With equal weights, rows that end or start anew have the outputs of torch's way."""
     given, weights = ragged_inputs(case, "cpu"), []
-    training = room._training
+    training = room.training
 
-    def equal(module, given, call):
+    def equal(module, x, seed, call):
         with torch.no_grad():
             for place, parameter in enumerate(module.parameters()):
                 if len(weights) <= place:
                     weights.append(parameter.clone())
                 parameter.zero_() if place % 4 == 3 else parameter.copy_(weights[place])
-        return training(module, given, call)
+        return training(module, x, seed, call)
 
     # torch has two biases: the second is zero, and ours come after the weights as its first does.
-    monkeypatch.setattr(room, "_training", equal)
-    torchs = dict(room.contenders(case, given))
+    monkeypatch.setattr(room, "training", equal)
+    torchs = dict(room.ragged_contenders(case, given))
     wanted = {n: torchs[n]()() for n in torchs if "packed" in n or "split" in n}
     assert len(wanted) == (2 if case.shortest else 1)
-    ours = room.RNN(room.load(case.module), 6, 6, num_layers=case.layers, bidirectional=case.both)
+    ours = room.rnnc_module(case, "cpu")
     by_torch = [weights[i : i + 3] for i in range(0, len(weights), 4)]
     with torch.no_grad():
         for own, layer in zip(by_layer(ours, case), by_torch, strict=True):
@@ -69,7 +69,7 @@ def test_a_contender_that_fails_is_a_line(monkeypatch):
         yield "rnnc", lambda: lambda: None
         yield "broken", lambda: 1 / 0
 
-    monkeypatch.setattr(measure, "contenders", contenders)
+    monkeypatch.setattr(measure, "ragged_contenders", contenders)
     found = measure.measure_ragged(RESETS, "cpu", 3, 0.1)
     assert found.failures == {"broken": "division by zero"}
     assert list(found.record()["sides"]) == ["rnnc"]
@@ -83,7 +83,7 @@ def test_a_contender_that_compiles_for_too_long_is_a_line(monkeypatch):
         yield "rnnc", lambda: lambda: None
         yield "slow", lambda: time.sleep(60)
 
-    monkeypatch.setattr(measure, "contenders", contenders)
+    monkeypatch.setattr(measure, "ragged_contenders", contenders)
     found = measure.measure_ragged(RESETS, "cpu", 3, 0.1, ready=0.2)
     assert found.failures == {"slow": "it was not compiled within 0 s"}
     assert list(found.sides) == ["rnnc"]
@@ -102,18 +102,17 @@ def test_a_word_that_names_no_case_is_refused():
         ragged_cases("cuda", "grus")
 
 
-def test_no_contender_runs_behind_another_more_often_than_the_other_behind_it(monkeypatch):
+def test_no_contender_runs_behind_another_more_often_than_the_other_behind_it():
     """The second of two calls finds warm caches, so a fixed order measures the order."""
     ran = []
-    runs = {name: lambda name=name: ran.append(name) for name in "abcde"}
-    monkeypatch.setattr(users, "_wall", lambda run, _: run() or 0.0)
+    clocks = {name: lambda name=name: ran.append(name) for name in "abcde"}
     later = time.monotonic() + 60
-    users.in_turns(runs, "cpu", {}, 8, later, shuffled=True)
+    in_turns(clocks, 8, later, shuffled=True)
     rounds = [ran[first : first + 5] for first in range(0, 40, 5)]
     assert all(sorted(each) == list("abcde") for each in rounds)
     behind = Counter(pair for each in rounds for pair in pairwise(each))
     assert all(count == behind[second, first] for (first, second), count in behind.items())
     assert len({tuple(each) for each in rounds}) > 2
     ran.clear()
-    users.in_turns(runs, "cpu", {}, 3, later)
+    in_turns(clocks, 3, later)
     assert ran == list("abcde") * 3

@@ -10,8 +10,9 @@ import rnnc
 import torch
 from rnnc.bench import plot as bench_plot
 from rnnc.bench.contenders.contender import Contender
-from rnnc.bench.measure import Comparison, Result, Settings, measure_row
-from rnnc.bench.report import best_peer, file_stem, machine, over_plan, reached, record
+from rnnc.bench.measure import Settings, measure_row
+from rnnc.bench.report import Record, file_stem, machine
+from rnnc.bench.results import Comparison, Result
 from rnnc.bench.rows import BenchError, Pair, Row
 from rnnc.bench.timing import Figure
 from rnnc.codegen.cuda.limits import limits_of
@@ -44,9 +45,9 @@ def test_a_plan_is_named_beside_what_it_took():
     measured.plan = plan_for(rnnc.cells.lstm, Shape(1, 32), limits_of("H200"))
     assert measured.runs_as == "block"
     forward, backward = measured.plan.nanoseconds
-    over = over_plan(measured, 1000)
+    over = measured.over_plan(1000)
     assert over == {"forward": 2000 / forward, "backward": 3000 / backward}
-    assert over_plan(result("nn.LSTM", 1, 2, ours=False), 1000) is None
+    assert result("nn.LSTM", 1, 2, ours=False).over_plan(1000) is None
 
 
 def test_a_mixed_plan_s_estimates_are_those_of_each_direction_s_plan():
@@ -55,7 +56,7 @@ def test_a_mixed_plan_s_estimates_are_those_of_each_direction_s_plan():
     block, cluster = (plan_for(*asked, variant) for variant in ("block", "cluster"))
     measured.plan = Plan(block.forward, cluster.backward)
     assert measured.runs_as == "block+cluster"
-    over = over_plan(measured, 1000)
+    over = measured.over_plan(1000)
     assert over == {
         "forward": 2000 / block.nanoseconds[0],
         "backward": 3000 / cluster.nanoseconds[1],
@@ -71,17 +72,20 @@ def test_a_peer_does_the_same_work():
         result("small", 0.5, 0.5, ours=False, note="one head of 64 only"),
     ]
     contender = compared.results[0].contender
-    assert best_peer(compared, contender, "forward") == 4
-    assert best_peer(compared, contender, "forward_backward") == 8
-    assert best_peer(compared, contender, "inference") is None
-    assert reached(compared, compared.results[0]) == {"forward": True, "forward_backward": False}
-    assert reached(compared, compared.results[1]) == {}
+    assert compared.best_peer(contender, "forward") == 4
+    assert compared.best_peer(contender, "forward_backward") == 8
+    assert compared.best_peer(contender, "inference") is None
+    assert compared.reached(compared.results[0]) == {"forward": True, "forward_backward": False}
+    assert compared.reached(compared.results[1]) == {}
 
 
-def test_the_record_holds_what_was_measured(found):
-    content = record([found], SETTINGS, "2026-11-20", "rnnc bench --cell lstm")
-    content = json.loads(json.dumps(content))
-    assert {"schema", "date", "command", "machine", "method", "rows"} <= set(content)
+def test_the_record_holds_what_was_measured(found, tmp_path):
+    path = tmp_path / "found.json"
+    file = Record("cpu", "rnnc bench --cell lstm", method=SETTINGS.method)
+    file.into(None, path)
+    file.write(rows=[found.record()])
+    content = json.loads(path.read_text())
+    assert list(content) == ["schema", "date", "command", "machine", "method", "rows"]
     (row,) = content["rows"]
     assert (row["cell"], row["heads"], row["head_dim"], row["steps"]) == ("lstm", 2, 4, 6)
     ours, module, peer, loop = row["contenders"]

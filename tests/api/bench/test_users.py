@@ -8,26 +8,27 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rnnc.bench.users import budget, contenders, measure
-from rnnc.bench.users import cases as users_cases
-from rnnc.bench.users.budget import Budget, in_order
-from rnnc.bench.users.cases import UserCase, cases_for
-from rnnc.bench.users.measure import Side, UserResult, measure_case
-from rnnc.bench.users.text import losses_first, summary, users_table
+from rnnc.bench.modules import budget, contenders
+from rnnc.bench.modules import cases as users_cases
+from rnnc.bench.modules.budget import Budget, in_order
+from rnnc.bench.modules.cases import Case, user_cases
+from rnnc.bench.modules.contenders import OURS
+from rnnc.bench.modules.measure import Side, UserResult, measure_user
+from rnnc.bench.modules.tables import losses_first, summary, users_table
 from rnnc.cli.app import app
 from rnnc.runtime.errors import TensorError
 from typer.testing import CliRunner
 
-SMALL = UserCase("gru", 4, 2, 3)
+SMALL = Case("gru", 4, 2, 3)
 
 
-def result(ours: float, torchs: float, case: UserCase = SMALL) -> UserResult:
+def result(ours: float, torchs: float, case: Case = SMALL) -> UserResult:
     side = Side(torchs, None, None, 3)
-    return UserResult(case, Side(ours, None, None, 3), {"float32": side})
+    return UserResult(case, {OURS: Side(ours, None, None, 3), "float32": side})
 
 
 def test_cases_differ_and_cover_what_they_should():
-    cuda, cpu = cases_for("cuda"), cases_for("cpu")
+    cuda, cpu = user_cases("cuda"), user_cases("cpu")
     assert len(cuda) == 60
     for cases in (cuda, cpu):
         assert len({str(case) for case in cases}) == len(cases)
@@ -49,14 +50,14 @@ def test_cases_differ_and_cover_what_they_should():
     "case",
     [
         SMALL,
-        UserCase("lstm", 4, 2, 3, mode="inference", layers=2, batch_first=True, inputs=5),
-        UserCase("elman", 4, 2, mode="step"),
-        UserCase("lstm", 4, 2, mode="step training"),
+        Case("lstm", 4, 2, 3, mode="inference", layers=2, batch_first=True, inputs=5),
+        Case("elman", 4, 2, mode="step"),
+        Case("lstm", 4, 2, mode="step training"),
     ],
     ids=str,
 )
 def test_both_sides_are_timed(case):
-    found = measure_case(case, "cpu", 3, math.inf)
+    found = measure_user(case, "cpu", 3, math.inf)
     assert found.failure == ""
     assert found.ours.runs == found.peer.runs == 3
     assert found.ours.wall > 0
@@ -85,8 +86,8 @@ def test_both_sides_train_all_their_weights():
 
 
 def test_a_bfloat16_case_meets_torch_in_two_dtypes():
-    case = UserCase("gru", 4, 2, 3, "bfloat16", "inference")
-    found = measure_case(case, "cpu", 3, math.inf)
+    case = Case("gru", 4, 2, 3, "bfloat16", "inference")
+    found = measure_user(case, "cpu", 3, math.inf)
     assert set(found.peers) == {"bfloat16", "float16"}
 
 
@@ -95,8 +96,8 @@ def test_what_does_not_run_is_a_line_with_its_reason():
     with pytest.raises(TensorError):
         contenders.ours(odd, "cpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "torchs", lambda *_: lambda: None)
-        found = measure_case(odd, "cpu", 3, math.inf)
+        patch.setattr(contenders, "torchs", lambda *_: lambda: None)
+        found = measure_user(odd, "cpu", 3, math.inf)
     assert "hidden_size" in found.failure
     assert found.ours is None
     assert found.peer is not None
@@ -108,8 +109,8 @@ def test_a_side_that_fails_in_its_run_is_a_line_too(monkeypatch):
     def broken():
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(measure, "ours", lambda *_: broken)
-    found = measure_case(SMALL, "cpu", 3, math.inf)
+    monkeypatch.setattr(contenders, "ours", lambda *_: broken)
+    found = measure_user(SMALL, "cpu", 3, math.inf)
     assert found.failure == "out of luck"
     assert found.ours is None
     assert found.peer.runs == 3
@@ -123,9 +124,9 @@ def test_both_directions_are_asked_of_both_sides(monkeypatch):
         return torch.nn.GRU(4, 4, bidirectional=True)
 
     monkeypatch.setattr(contenders, "RNN", rnn)
-    both = contenders.ours(UserCase("gru", 4, 2, 3, both=True), "cpu")()
+    both = contenders.ours(Case("gru", 4, 2, 3, both=True), "cpu")()
     assert asked == [True]
-    assert contenders.torchs(UserCase("gru", 4, 2, 3, both=True), "cpu", torch.float32)().shape == (
+    assert contenders.torchs(Case("gru", 4, 2, 3, both=True), "cpu", torch.float32)().shape == (
         both.shape
     )
 
@@ -136,26 +137,26 @@ def test_a_stepper_is_timed_beside_a_step(monkeypatch):
             assert batch_size == 2
             return lambda x: self.step(x)
 
-    case = UserCase("elman", 4, 2, mode="step")
+    case = Case("elman", 4, 2, mode="step")
     monkeypatch.setattr(contenders, "RNN", Stepper)
-    found = measure_case(case, "cpu", 3, math.inf)
+    found = measure_user(case, "cpu", 3, math.inf)
     assert found.stepper.runs == 3
     assert found.stepper_times == found.peer.wall / found.stepper.wall
     assert f"rnn.stepper, {case}: " in summary([found])
-    for other in (SMALL, UserCase("elman", 4, 2, mode="step training")):
-        assert measure_case(other, "cpu", 3, math.inf).stepper is None
+    for other in (SMALL, Case("elman", 4, 2, mode="step training")):
+        assert measure_user(other, "cpu", 3, math.inf).stepper is None
     assert UserResult.of_record(json.loads(json.dumps(found.record()))) == found
 
 
 def test_a_long_case_has_fewer_runs():
     until = time.monotonic() - 1
-    assert measure_case(SMALL, "cpu", 9, until).ours.runs == 3
+    assert measure_user(SMALL, "cpu", 9, until).ours.runs == 3
 
 
 def test_time_is_divided_and_what_is_left_goes_to_the_others(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    compiled = UserCase("gru", 4, 2, 3, mode="compiled")
+    compiled = Case("gru", 4, 2, 3, mode="compiled")
     cases = in_order([compiled, SMALL, SMALL, compiled])
     assert cases == [SMALL, SMALL, compiled, compiled]
     found = Budget(cases, 300.0)  # 50 of 200 seconds are for the compiled cases
@@ -173,7 +174,7 @@ def test_time_is_divided_and_what_is_left_goes_to_the_others(monkeypatch):
 
 
 def test_losses_come_first_and_are_counted():
-    slow, fast = result(2, 1, UserCase("gru", 4, 2, 5)), result(1, 4)
+    slow, fast = result(2, 1, Case("gru", 4, 2, 5)), result(1, 4)
     assert losses_first([fast, slow]) == [slow, fast]
     assert summary([fast, slow]).splitlines() == [
         "geometric mean: 1.41 times torch by wall-clock",
@@ -201,7 +202,7 @@ def test_the_command_prints_and_writes(tmp_path, monkeypatch):
 
 
 def test_the_command_goes_on_where_it_was_cut(tmp_path, monkeypatch):
-    other = UserCase("gru", 4, 2, 5)
+    other = Case("gru", 4, 2, 5)
     monkeypatch.setattr(users_cases, "_CPU", (SMALL, other))
     path = tmp_path / "users.json"
     words = ["bench", "--users", "--device", "cpu", "--repeat", "3", "--json", str(path)]

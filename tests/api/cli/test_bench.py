@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from rnnc.bench.anchors import read_anchors
-from rnnc.bench.contenders import torch_rnn
+from rnnc.bench.contenders import layers
 from rnnc.bench.contenders.contender import Contender
-from rnnc.bench.measure import Comparison, Result
+from rnnc.bench.results import Comparison, Result
 from rnnc.bench.rows import ROWS
 from rnnc.bench.text import comparison_table, notes, summary_table
 from rnnc.bench.timing import Figure
@@ -65,7 +65,7 @@ def test_a_contender_that_fails_is_shown(monkeypatch):
     def broken(*_: int) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setitem(torch_rnn.MODULES, "lstm", ("nn.LSTM", broken))
+    monkeypatch.setitem(layers.MODULES, "lstm", ("nn.LSTM", broken))
     outcome = run(*TINY, "--contenders", "scan,nn")
     assert outcome.exit_code == 0
     assert "nn.LSTM, float32: failed: RuntimeError: out of luck" in outcome.stdout

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc.bench.ragged.cases import ragged_cases
-from rnnc.bench.ragged.measure import RaggedResult
-from rnnc.bench.users.measure import Side, UserResult
-from rnnc.bench.users.plans import PlanResult, Tiling
+from rnnc.bench.modules.cases import ragged_cases
+from rnnc.bench.modules.measure import Result, Side, UserResult
+from rnnc.bench.modules.plans import PlanResult, Tiling
 from rnnc.cli.bench.pictures import peers_marks, plans_marks, ragged_marks, users_marks
 from rnnc.cli.picture import Mark, write_picture
 from rnnc.codegen.cuda.limits import limits_of
@@ -103,7 +102,7 @@ def test_plans_have_marks_of_the_choice_of_the_fastest_and_of_the_model():
 def test_ragged_rows_and_peers_have_marks_of_each_contender():
     case = ragged_cases("cpu")[0]
     sides = {"rnnc": Side(1.0, None, None, 3), "torch": Side(2.0, None, None, 3)}
-    assert list(ragged_marks([RaggedResult(case, sides)])) == [
+    assert list(ragged_marks([Result(case, sides)])) == [
         Mark(str(case), "rnnc", 1.0, ours=True),
         Mark(str(case), "torch", 2.0),
     ]

@@ -1,4 +1,4 @@
-"""The table of `rnnc bench --users`, slowest against torch first, and what it comes to."""
+"""The tables of `rnnc bench --users` and `--ragged`, and what the users' cases come to."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from .measure import Side, UserResult
+from ..table import plain_table
+from .contenders import OURS
+from .measure import Result, Side, UserResult
 
 
 def users_table(found: Sequence[UserResult], device: str) -> Table:
-    """A line per case: milliseconds of rnnc and torch, and how many times as fast rnnc is.
-
-    Args:
-        found: what was measured.
-        device: "cpu" or "cuda".
-    """
-    table = Table(title="ms, rnnc / torch", title_justify="left", box=None, pad_edge=False)
-    table.header_style = "bold"
-    table.add_column("case")
+    """A line per case: milliseconds of rnnc and torch, and how many times as fast rnnc is."""
     columns = ["wall-clock, idle device", "times"]
     columns += ["GPU, full queue", "times", "host"] if device == "cuda" else []
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table("ms, rnnc / torch", ["case"], columns)
     for result in losses_first(found):
         slower = result.times is not None and result.times < 1
         cells = [_both(result, "wall"), _times(result.times)]
@@ -34,17 +27,31 @@ def users_table(found: Sequence[UserResult], device: str) -> Table:
     return table
 
 
+def ragged_table(found: Sequence[Result], device: str) -> Table:
+    """A line per contender: milliseconds, and how many times as fast rnnc is."""
+    columns = ["wall-clock", *(["GPU"] if device == "cuda" else []), "rnnc is faster"]
+    table = plain_table("forward + backward, ms", ["case", "contender"], columns)
+    for result in found:
+        case = str(result.case)
+        for name, side in result.sides.items():
+            times = result.faster_than(name) if name != OURS else None
+            on_device = [] if side.device is None else [f"{side.device:.3g}"]
+            shown = "" if times is None else f"{times:.2f} times"
+            table.add_row(case, name, f"{side.wall:.3g}", *on_device, shown)
+            case = ""
+        for name, failure in result.failures.items():
+            table.add_row(case, f"{name}: {failure}")
+            case = ""
+    return table
+
+
 def losses_first(found: Sequence[UserResult]) -> list[UserResult]:
     """The results, those without a time first, then from the slowest against torch on."""
     return sorted(found, key=lambda result: result.times or 0)
 
 
 def summary(found: Sequence[UserResult]) -> str:
-    """What the cases come to, in lines: the last ones are the cases that are slower than torch.
-
-    Args:
-        found: what was measured.
-    """
+    """What the cases come to, in lines: the last ones are the cases that are slower than torch."""
     measured = [(r.times, r) for r in losses_first(found) if r.times is not None]
     missing = len(found) - len(measured)
     lines = [f"{missing} of {len(found)} cases did not run"] if missing else []

@@ -7,21 +7,17 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from ..table import plain_table
 from .plans import PlanResult
+
+WORST = 1.1  # the ratio from which a choice counts as wrong
 
 
 def plans_table(found: Sequence[PlanResult]) -> Table:
-    """A line per case and direction: what `"auto"` chose and the fastest, the worst choice first.
-
-    Args:
-        found: what was measured.
-    """
-    table = Table(title="ms per kernel, auto / best", title_justify="left", box=None)
-    table.header_style = "bold"
-    for column in ("case", "direction", "auto", "best"):
-        table.add_column(column)
-    for column in ("ms", "by the model", "best ms", "times"):
-        table.add_column(column, justify="right", no_wrap=True)
+    """A line per case and direction: `"auto"`'s choice and the fastest, the worst first."""
+    words = ("case", "direction", "auto", "best")
+    numbers = ("ms", "by the model", "best ms", "times")
+    table = plain_table("ms per kernel, auto / best", words, numbers)
     for each in worst_first(found):
         ratio = each.ratio
         slow = ratio is None or ratio > WORST
@@ -38,20 +34,13 @@ def plans_table(found: Sequence[PlanResult]) -> Table:
     return table
 
 
-WORST = 1.1  # the ratio from which a choice counts as wrong
-
-
 def worst_first(found: Sequence[PlanResult]) -> list[PlanResult]:
     """The results, those without a time first, then from the worst choice on."""
     return sorted(found, key=lambda each: -(each.ratio or float("inf")))
 
 
 def plans_summary(found: Sequence[PlanResult]) -> dict[str, float | int | str]:
-    """What the choices come to, by name.
-
-    Args:
-        found: what was measured.
-    """
+    """What the choices come to, by name."""
     ran = [(each, each.ratio, each.error) for each in worst_first(found)]
     timed = [(each, ratio, error) for each, ratio, error in ran if ratio and error is not None]
     if not timed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -20,9 +21,11 @@ from ...runtime.cuda.products.precision import rounds
 from ...runtime.cuda.trial import Clock, TrialCall
 from ...runtime.store.plan_json import packed_plan
 from ...runtime.store.tuned import Asked
+from ..errors import in_a_line
 from ..inputs import DTYPES
 from ..timing import queued_launches
-from .cases import UserCase
+from ..turns import in_turns
+from .cases import Case
 
 MOST_STEPS = 256  # of a trial: a step takes as long in a longer one
 _PASSES = 2
@@ -90,11 +93,7 @@ class PlanResult:
         return self.auto.estimate / self.auto.took - 1 if self.auto.took else None
 
     def renamed(self, case: str) -> Self:
-        """The same for another case of the same sizes.
-
-        Args:
-            case: its name.
-        """
+        """The same for another case of the same sizes."""
         return replace(self, case=case)
 
     def record(self) -> dict[str, Any]:
@@ -103,24 +102,15 @@ class PlanResult:
 
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> Self:
-        """What `record` gave.
-
-        Args:
-            record: read from a file.
-        """
+        """What `record` gave."""
         own = {name: record[name] for name in ("case", "direction", "steps", "chosen")}
         return cls(**own, tilings=tuple(Tiling(**each) for each in record["tilings"]))
 
 
 class Candidates:
-    """The kernels of a case.
+    """The kernels of a case."""
 
-    Args:
-        case: the case.
-        limits: the GPU.
-    """
-
-    def __init__(self, case: UserCase, limits: Limits) -> None:
+    def __init__(self, case: Case, limits: Limits) -> None:
         self.case = case
         self.directions: Sequence[Direction] = DIRECTIONS if case.trains else DIRECTIONS[:1]
         self.steps = min(case.steps, MOST_STEPS)
@@ -139,11 +129,7 @@ class Candidates:
         return self.asked, self.steps, self.directions
 
     def of(self, direction: Direction) -> list[KernelPlan]:
-        """The kernels of a direction: the one that `"auto"` chose, then the best of each kind.
-
-        Args:
-            direction: one of `directions`.
-        """
+        """The kernels of a direction: what `"auto"` chose, then the best of each kind."""
         found = {plan.as_compiled(): plan for plan in reversed(self._tilings[direction])}
         return list(reversed(found.values()))
 
@@ -157,13 +143,7 @@ class Candidates:
 def measure_plans(
     candidates: Candidates, device: torch.device, clock: Clock | None = None
 ) -> list[PlanResult]:
-    """Time the kernels of a case, each alone.
-
-    Args:
-        candidates: of the case.
-        device: of the tensors.
-        clock: times launches; by default CUDA events around queued launches.
-    """
+    """Time the kernels of a case, each alone."""
     clock = clock or (lambda run: queued_launches(run, _SECONDS, rounds=3))
     with torch.no_grad():
         call = TrialCall(candidates.asked, device, candidates.steps)
@@ -184,20 +164,20 @@ def _took(
     plans: Sequence[KernelPlan], launches: Callable[[KernelPlan], float]
 ) -> list[float | Exception]:
     """The shortest time of each plan, all in turns, or its error."""
-    found: dict[int, float | Exception] = {}
-    for _ in range(_PASSES):
-        for i, plan in enumerate(plans):
-            before = found.get(i, float("inf"))
-            if isinstance(before, float):
-                try:
-                    found[i] = min(before, launches(plan))
-                except (RnncError, torch.OutOfMemoryError) as error:
-                    found[i] = error
-    return [found[i] for i in range(len(plans))]
+    errors: dict[int, Exception] = {}
+
+    def failed(place: int, error: Exception) -> None:
+        if not isinstance(error, RnncError | torch.OutOfMemoryError):
+            raise error
+        errors[place] = error
+
+    clocks = {place: partial(launches, plan) for place, plan in enumerate(plans)}
+    found = in_turns(clocks, _PASSES, failed=failed)
+    return [errors[place] if place in errors else min(took) for place, took in found.items()]
 
 
 def _tiling(plan: KernelPlan, took: float | Exception, steps: int) -> Tiling:
-    failure = " ".join(str(took).split())[:200] if isinstance(took, Exception) else ""
+    failure = in_a_line(took) if isinstance(took, Exception) else ""
     return Tiling(
         plan.kind,
         f"{plan.mapping}; {plan.sizes}",

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ...cellspec.library import load
-from ...runtime.module.rnn import RNN
 from ...runtime.nn.conversion.convert import convert as rnnc_convert
-from ..contenders.torchrl import torchrl_run
+from ..contenders.layers import torchrl_run
 from ..inputs import DTYPES
-from .cases import RaggedCase
-from .inputs import RaggedInputs
-
-Run = Callable[[], object]
+from .cases import Case
+from .contenders import OURS, Make, Run, rnnc_module, torch_module, training
 
 
-def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Callable[[], Run]]]:
-    """Give the name of each contender, and a function that makes it and may fail.
+@dataclass(frozen=True)
+class RaggedInputs:
+    """What all contenders of a case run on.
 
-    Args:
-        case: the case.
-        given: its tensors.
+    Attributes:
+        x: (T, B, features); what lies past a row's end is never read.
+        seed: the gradient of the output, (T, B, directions * hidden); 0 past a row's end.
+        lengths: (B,) int64 on the CPU, as `pack_padded_sequence` wants them.
+        reset: (T, B), whether a row starts anew before a step; never at step 0.
     """
+
+    x: Tensor
+    seed: Tensor
+    lengths: Tensor
+    reset: Tensor
+
+
+def ragged_inputs(case: Case, device: str) -> RaggedInputs:
+    """Draw the tensors of a case."""
+    options: dict[str, Any] = {"device": device, "dtype": DTYPES[case.dtype]}
+    steps, batch = case.steps, case.batch
+    lengths = torch.full((batch,), steps)
+    if case.shortest:
+        lengths = torch.randint(case.shortest, steps + 1, (batch,))
+        lengths[0], lengths[-1] = steps, case.shortest
+    reset = torch.rand(steps, batch, device=device) < case.resets
+    reset[0] = False
+    seed = torch.randn(steps, batch, (1 + case.both) * case.hidden, **options)
+    past = torch.arange(steps)[:, None] >= lengths
+    seed.masked_fill_(past[..., None].to(device), 0)
+    return RaggedInputs(torch.randn(steps, batch, case.hidden, **options), seed, lengths, reset)
+
+
+def ragged_contenders(case: Case, given: RaggedInputs) -> Iterator[tuple[str, Make]]:
+    """Give the name of each contender, and what makes it."""
     torchs = f"nn.{case.module.upper()}"
-    yield "rnnc", lambda: _ours(case, given, ragged=True)
+    yield OURS, lambda: _ours(case, given, ragged=True)
     yield "rnnc, all rows whole", lambda: _ours(case, given, ragged=False)
     if case.shortest and given.x.is_cuda:
         # Lengths that the host sees tell the choice of plans how many steps run.
@@ -43,35 +68,21 @@ def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Cal
             yield "TorchRL", lambda: _torchrl(case, given)
 
 
-def _ours(case: RaggedCase, given: RaggedInputs, ragged: bool, on_host: bool = False) -> Run:
-    module = RNN(
-        load(case.module),
-        case.hidden,
-        case.hidden,
-        num_layers=case.layers,
-        bidirectional=case.both,
-        device=given.x.device,
-        dtype=DTYPES[case.dtype],
-    )
+def _ours(case: Case, given: RaggedInputs, ragged: bool, on_host: bool = False) -> Run:
+    module = rnnc_module(case, str(given.x.device))
     options: dict[str, Tensor] = {}
     if ragged and case.shortest:
         options["lengths"] = given.lengths if on_host else given.lengths.to(given.x.device)
     if ragged and case.resets:
         options["reset"] = given.reset
-    return _training(module, given, lambda x: module(x, **options)[0])
+    return training(module, given.x, given.seed, lambda x: module(x, **options)[0])
 
 
-def _module(case: RaggedCase, given: RaggedInputs) -> nn.Module:
-    """Torch's module, its weights in one buffer, which cuDNN reads without a copy."""
-    make: Any = {"lstm": nn.LSTM, "gru": nn.GRU}[case.module]
-    options = {"device": given.x.device, "dtype": DTYPES[case.dtype]}
-    module: nn.Module = make(
-        case.hidden, case.hidden, case.layers, bidirectional=case.both, **options
-    )
-    return module
+def _module(case: Case, given: RaggedInputs) -> torch.nn.RNNBase:
+    return torch_module(case, str(given.x.device), DTYPES[case.dtype])
 
 
-def _packed(case: RaggedCase, given: RaggedInputs, convert: bool = False) -> Run:
+def _packed(case: Case, given: RaggedInputs, convert: bool = False) -> Run:
     """A module on rows that were packed before, as both sides get them."""
     module = _module(case, given)
     if convert:
@@ -80,21 +91,20 @@ def _packed(case: RaggedCase, given: RaggedInputs, convert: bool = False) -> Run
         pack_padded_sequence(each, given.lengths, enforce_sorted=False)
         for each in (given.x, given.seed)
     )
-    own = RaggedInputs(packed.data, seed.data, given.lengths, given.reset)
 
     def call(rows: Tensor) -> Tensor:
         found: Tensor = module(packed._replace(data=rows))[0].data
         return found
 
-    return _training(module, own, call)
+    return training(module, packed.data, seed.data, call)
 
 
-def _whole(case: RaggedCase, given: RaggedInputs) -> Run:
+def _whole(case: Case, given: RaggedInputs) -> Run:
     module = _module(case, given)
-    return _training(module, given, lambda x: module(x)[0])
+    return training(module, given.x, given.seed, lambda x: module(x)[0])
 
 
-def _split(case: RaggedCase, given: RaggedInputs) -> Run:
+def _split(case: Case, given: RaggedInputs) -> Run:
     """Run the steps between two resets of any row at once, and clear the states of its rows.
 
     rl_games splits so. sb3-contrib runs each step by itself as soon as one row has a reset.
@@ -107,13 +117,12 @@ def _split(case: RaggedCase, given: RaggedInputs) -> Run:
         outputs, states = [], None
         for begin, end in parts:
             if begin and states is not None:
-                clear = given.reset[begin, :, None]
-                states = _cleared(states, clear)
+                states = _cleared(states, given.reset[begin, :, None])
             y, states = module(x[begin:end], states)
             outputs.append(y)
         return torch.cat(outputs)
 
-    return _training(module, given, call)
+    return training(module, given.x, given.seed, call)
 
 
 def _cleared(states: Any, clear: Tensor) -> Any:
@@ -123,24 +132,10 @@ def _cleared(states: Any, clear: Tensor) -> Any:
     return torch.where(clear, 0, states)
 
 
-def _torchrl(case: RaggedCase, given: RaggedInputs) -> Run:
+def _torchrl(case: Case, given: RaggedInputs) -> Run:
     module = _module(case, given)
     # Its rows come first.
     x, seed = (each.transpose(0, 1).contiguous() for each in (given.x, given.seed))
     reset = given.reset.t().contiguous()
     run = torchrl_run(case.module, list(module.parameters()), seed, reset)
-    return _training(module, RaggedInputs(x, seed, given.lengths, reset), run)
-
-
-def _training(module: nn.Module, given: RaggedInputs, call: Callable[[Tensor], Tensor]) -> Run:
-    """A forward and its backward, without the optimiser."""
-    parameters = list(module.parameters())
-
-    def train() -> Tensor:
-        y = call(given.x)
-        y.backward(given.seed)  # type: ignore[no-untyped-call]
-        for parameter in parameters:
-            parameter.grad = None
-        return y
-
-    return train
+    return training(module, x, seed, run)

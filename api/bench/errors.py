@@ -1,0 +1,21 @@
+"""What tables and records say of an error."""
+
+from __future__ import annotations
+
+from ..codegen.shape import PlanError
+from .rows import BenchError
+
+
+def reason(error: Exception) -> str:
+    """An error in one line, with its kind."""
+    if isinstance(error, PlanError):
+        return f"no such plan: found {error.found}; wanted {error.wanted}"
+    if isinstance(error, BenchError):
+        return f"found {error.found}; wanted {error.wanted}; write {error.write}"
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}"[:400]
+
+
+def in_a_line(error: Exception) -> str:
+    """What an error says, in a line of a table."""
+    return " ".join(str(error).split())[:200]

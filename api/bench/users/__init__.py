@@ -1,1 +1,0 @@
-"""`rnnc bench --users`: modules as users call them, beside torch's with the same settings."""
