@@ -1,0 +1,198 @@
+"""Which way each ability takes in each way of calling a module, and what is refused.
+
+The ways, of a CPU:
+
+- `node`: one node of autograd, or one call of kernels, for all layers.
+- `layers`: kernels, but layer by layer, each as a node or an operator of its own.
+- `operator`: one operator of torch for all layers.
+- `no argument`: the way has no such argument.
+- Anything else is a refusal: its first line, and what to write instead.
+
+A row that changes is an ability that was won, or lost in silence.
+"""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.cpu.target import CpuTarget
+from rnnc.runtime.run import layer_by_layer, projected_direction, scan
+
+B, T, INPUT, HIDDEN = 2, 5, 3, 4
+
+
+@rnnc.cell
+def gated(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
+    """A cell with an input that no weight multiplies."""
+    return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
+
+
+ABILITIES = {
+    "one layer": ({}, {}),
+    "three layers": ({"num_layers": 3}, {}),
+    "heads": ({"heads": 2}, {}),
+    "both directions": ({"bidirectional": True}, {}),
+    "dropout": ({"num_layers": 2, "dropout": 0.5}, {}),
+    "projection": ({"proj_size": 2}, {}),
+    "states saved": ({"save": "states"}, {}),
+    "states given": ({}, {"states": 2}),
+    "lengths": ({}, {"lengths": True}),
+    "resets": ({}, {"reset": True}),
+    "reset values": ({}, {"reset": True, "reset_to": True}),
+    "all states": ({}, {"all_states": True}),
+    "an Input": ({"cell": gated}, {"inputs": True}),
+}
+WAYS = ("inference", "training", "known", "second", "step", "trained step", "stepper", "compiled")
+SECOND = (
+    'gradient of a gradient: backend="reference", which autograd can differentiate to any order'
+)
+ONE_WAY = "rnnc.RNN(..., bidirectional=False), or forward on the whole sequence"
+BOTH = f"step: {ONE_WAY}", f"step: {ONE_WAY}", f"stepper: {ONE_WAY}"
+NODES, NONE = ("node", "node", "node"), ("no argument", "no argument", "no argument")
+# In the order of WAYS.
+TABLE = {
+    "one layer": (*NODES, SECOND, *NODES, "operator"),
+    "three layers": (*NODES, SECOND, *NODES, "operator"),
+    "heads": (*NODES, SECOND, *NODES, "operator"),
+    "both directions": (*NODES, SECOND, *BOTH, "operator"),
+    "dropout": (*NODES, SECOND, *NODES, "operator"),
+    "projection": (*NODES, SECOND, *NODES, "operator"),
+    "states saved": (*NODES, SECOND, *NODES, "operator"),
+    "states given": (*NODES, SECOND, *NODES, "operator"),
+    "lengths": (*NODES, SECOND, *NONE, "layers"),
+    "resets": (*NODES, SECOND, "node", "node", "no argument", "layers"),
+    "reset values": (*NODES, SECOND, "node", "node", "no argument", "layers"),
+    "all states": ("layers", "layers", "layers", SECOND, *NONE, "layers"),
+    "an Input": (*NODES, SECOND, *NODES, "layers"),
+}
+
+
+def module(options):
+    options = dict(options)
+    cell = options.pop("cell", rnnc.cells.lstm)
+    torch.manual_seed(0)
+    return rnnc.RNN(cell, INPUT, HIDDEN, **options)
+
+
+def given(rnn, wanted, single=False):
+    """The arguments of a call besides x."""
+    parts = rnn.num_layers * (2 if rnn.bidirectional else 1)
+    time, found = () if single else (T,), {}
+    if "states" in wanted:
+        found["states"] = [torch.randn(parts, B, HIDDEN) for _ in range(2)]
+    if "lengths" in wanted:
+        found["lengths"] = torch.tensor([T, 2])
+    if "reset" in wanted:
+        found["reset"] = torch.rand(*time, B) < 0.5
+    if "reset_to" in wanted:
+        found["reset_to"] = [torch.randn(parts, HIDDEN) for _ in range(2)]
+    if "all_states" in wanted:
+        found["all_states"] = True
+    if "inputs" in wanted:
+        found["inputs"] = {"keep": torch.rand(*time, B)}
+    return found
+
+
+class Seen:
+    """What a call entered."""
+
+    def __init__(self, monkeypatch):
+        self.names = []
+        for of, name in (
+            *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
+            *((module, "run_scan") for module in (layer_by_layer, projected_direction)),
+            (scan, "scan_reference"),
+        ):
+            self._note(monkeypatch, of, name)
+
+    def _note(self, monkeypatch, of, name):
+        run = getattr(of, name)
+
+        def noting(*arguments, **named):
+            result = run(*arguments, **named)
+            if result is not None:  # else the target leaves it to its caller
+                self.names.append(name)
+            return result
+
+        monkeypatch.setattr(of, name, noting)
+
+    def way(self):
+        """The way that the last call took."""
+        names, self.names = set(self.names), []
+        if "scan_reference" in names:
+            return "reference"
+        return "layers" if "run_scan" in names else "node" if names else "nothing"
+
+
+def refusal(error):
+    """The first line of an error, and what it tells to write."""
+    if isinstance(error, TypeError):
+        assert "unexpected keyword argument" in str(error)
+        return "no argument"
+    first, *_, last = str(error).splitlines()
+    return f"{first}: {last.partition('write:')[2].strip()}"
+
+
+def ways(options, wanted, monkeypatch):
+    """The way of each way of calling, in the order of WAYS."""
+    for way in WAYS:
+        try:
+            yield taken(way, options, wanted, monkeypatch)
+        except (rnnc.TensorError, rnnc.SecondOrderError, TypeError) as error:
+            yield refusal(error)
+
+
+def taken(way, options, wanted, monkeypatch):
+    rnn = module(options)
+    x, row = torch.randn(T, B, INPUT), torch.randn(B, INPUT)
+    if way == "compiled":
+        return compiled(rnn, x, given(rnn, wanted))
+    seen = Seen(monkeypatch)
+    if way in ("inference", "training", "known"):
+        for _ in range(3 if way == "known" else 1):
+            with torch.set_grad_enabled(way != "inference"):
+                rnn(x, **given(rnn, wanted))
+        seen.names = []
+        with torch.set_grad_enabled(way != "inference"):
+            y, *_ = rnn(x, **given(rnn, wanted))
+        if way == "inference":
+            return seen.way()
+        y.sum().backward()
+        return seen.way()
+    if way == "second":
+        leaf = x.requires_grad_()
+        y, *_ = rnn(leaf, **given(rnn, wanted))
+        (d,) = torch.autograd.grad(y.square().sum(), leaf, create_graph=True)
+        d.sum().backward()
+        return "differentiated"
+    if way == "stepper":
+        stepper = rnn.stepper(B)
+        seen.names = []
+        more = given(rnn, wanted, single=True)
+        more.pop("states", None)
+        stepper(row, **more)
+        return seen.way()
+    with torch.set_grad_enabled(way == "trained step"):
+        rnn.step(row, **given(rnn, wanted, single=True))
+    return seen.way()
+
+
+def compiled(rnn, x, more):
+    """The operators in the graph of a compiled call."""
+    found = []
+
+    def note(graph, _):
+        found.extend(str(node.target) for node in graph.graph.nodes if "rnnc" in str(node.target))
+        return graph.forward
+
+    torch._dynamo.reset()
+    torch.compile(rnn, backend=note, fullgraph=True)(x, **more)
+    names = {name.split(".")[1] for name in found}
+    return {("rnn",): "operator", ("scan",): "layers"}.get(tuple(sorted(names)), str(names))
+
+
+@pytest.mark.parametrize("ability", ABILITIES)
+def test_each_way_of_calling(ability, monkeypatch):
+    found = tuple(ways(*ABILITIES[ability], monkeypatch))
+    assert found == TABLE[ability]
