@@ -32,15 +32,10 @@ def scan_projected(
     """Run all layers of a module whose output is projected.
 
     Args:
-        settings: of the module.
-        projection: of its cell.
-        training: whether features are dropped between layers.
         x: (T, B, input).
         states: before the first step: h (layers * directions, B, heads * P), each other state
             (layers * directions, B, hidden); None for each state's `init`.
-        weights: the parameters, in the form of `settings`; the matrices P are the last of each
-            direction.
-        ragged: lengths and resets, if there are any.
+        weights: in the form of `settings`; the matrices P are the last of each direction.
         every: whether all states of the last layer are wanted at all steps, or the output alone.
         unweighted: as in `ScanInputs`, the same for all layers.
 
@@ -93,15 +88,8 @@ def whole_layer(
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected.
 
-    Args:
-        settings: of the module.
-        projection: of its cell.
-        x: (T, B, features).
-        parts: the weights of each direction.
-        unweighted: as in `ScanInputs`.
-
-    Returns:
-        The output at all steps, (T, B, features), and the states of each direction after its last.
+    The results are the output at all steps, (T, B, features), and the states of each direction
+    after its last.
     """
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     weights = [weight for part in parts for weight in part.whole(settings.heads)]
