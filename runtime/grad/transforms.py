@@ -19,16 +19,13 @@ _FUNCTORCH = torch._C._functorch
 
 
 def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a call must take the reference, for a transform that the kernels cannot follow.
+    """Return True if a call must take the reference, for a transform that kernels cannot follow.
 
-    Args:
-        backend: the caller's. With "auto" the reference serves, which is said once; any other
-            names kernels, and they are refused.
-        tensors: of the call.
+    With the backend "auto" the reference serves, which is said once; any other names kernels, and
+    they are refused.
 
     Raises:
-        TransformError: the kernels were asked for by name, or the call is traced by
-            `torch.jit.trace`.
+        TransformError: the kernels were asked for by name, or `torch.jit.trace` traces the call.
     """
     if torch.compiler.is_compiling():
         return bool(_compiled_needs_reference(backend))
@@ -37,7 +34,7 @@ def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
 
 @constant_in_graphs
 def _compiled_needs_reference(backend: str) -> bool:
-    """The same while a compiler traces, which enters and guards the transforms themselves."""
+    """Answer while a compiler traces, which enters and guards the transforms themselves."""
     if torch.onnx.is_in_onnx_export():
         return _needs_reference(backend, (_ONNX, False))
     return _needs_reference(backend, _functorch() or _forward_mode())
@@ -56,11 +53,8 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
 def check_has_operators(target: str) -> None:
     """Refuse a call that only the operators of torch can serve, for a target that has none.
 
-    Args:
-        target: its name.
-
     Raises:
-        TransformError: it was registered from outside this package.
+        TransformError: the target was registered from outside this package.
     """
     if target not in OPERATOR_TARGETS:
         raise TransformError(
@@ -72,7 +66,7 @@ def check_has_operators(target: str) -> None:
 
 
 def refused(name: str) -> TransformError:
-    """The error that names a transform."""
+    """Return the error that names a transform."""
     return TransformError(
         "a call under a transform of torch",
         name,
@@ -92,7 +86,7 @@ def check_gradients(gradients: Sequence[Tensor | None]) -> None:
 
 
 def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
-    """What transforms a call, and whether it is refused whatever the backend."""
+    """Return what transforms a call, and whether it is refused whatever the backend."""
     if any_tangent(tensors):
         return _forward_mode()
     if not is_watched():
@@ -103,11 +97,7 @@ def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
 
 
 def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a call is under a transform that the kernels cannot follow.
-
-    Args:
-        tensors: of the call.
-    """
+    """Return True if a call is under a transform that the kernels cannot follow."""
     if torch.compiler.is_compiling():
         return bool(_compiled_is_transformed())
     return _transform(tensors) is not None
