@@ -45,9 +45,9 @@ class Ragged(NamedTuple):
     Attributes:
         lengths: (B,) of whole numbers; None where all rows run all steps.
         reset: (T, B) of bool; None for none.
-        reset_to: the values of each state after a reset, (layers * directions, hidden), (layers *
-            directions, B, hidden) or (layers * directions, T, B, hidden); None for each state's
-            `init`.
+        reset_to: the values of each state after a reset, (layers * directions, hidden),
+            (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
+            state's `init`.
         starts: of packed rows, as in `TorchPacking`; None where rows are not packed.
         fill: as in `Choice`, of rows that are not packed.
     """
@@ -74,8 +74,8 @@ class Ragged(NamedTuple):
     def on(self, x: Tensor) -> Ragged:
         """Return the same with lengths of int64 on the device of x; nothing waits for it.
 
-        Where only the host saw them, `fill` says how many steps run. x is (T, B, input), or (total,
-        input) of packed rows.
+        Where only the host saw them, `fill` says how many steps run. x is (T, B, input), or
+        (total, input) of packed rows.
         """
         lengths, fill = self.lengths, self.fill
         if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
@@ -122,8 +122,8 @@ def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
     """Return the reset values of a direction of a layer, as `Masks` has them.
 
-    `value` is (hidden), (B, hidden) or (T, B, hidden), and the result (N, D), (B, N, D) or (B, T,
-    N, D).
+    `value` is (hidden), (B, hidden) or (T, B, hidden), and the result (N, D), (B, N, D) or
+    (B, T, N, D).
     """
     found = value.reshape(*value.shape[:-1], heads, dim)
     return found.transpose(0, 1) if found.ndim == 4 else found

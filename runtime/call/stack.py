@@ -58,7 +58,7 @@ class Stack(NamedTuple):
     def at_once(self) -> bool:
         """True if layers may run at the same time.
 
-        They are those of one direction, forwards, of rows that run all steps, of a cell without an
+        Such layers have one direction, forwards, rows that run all steps, and a cell without an
         `Input`.
         """
         forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
