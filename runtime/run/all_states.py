@@ -27,8 +27,8 @@ def scan_all_states(
 ) -> tuple[list[Tensor], States]:
     """Run all layers: those below the last as in any call, and then the last one.
 
-    Arguments are as in `scan_layers`. The results are the last layer's states at all steps, (T, B,
-    directions * hidden) each, and each state of all layers after the last step.
+    Arguments are as in `scan_layers`. The results are the last layer's states at all steps,
+    (T, B, directions * hidden) each, and each state of all layers after the last step.
     """
     if settings.order == "wavefront" and settings.layers > 1:
         check_wavefront(settings, x, None)

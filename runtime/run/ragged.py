@@ -60,8 +60,8 @@ def ragged_of(
         lengths: (B,), or () for one sequence.
         reset: in x's layout without its last axis.
         reset_to: for each state (layers * directions, hidden), the same with B or, for what is
-            stored for each step, with x's first axes in between: (L, B, T, hidden) where x is (B,
-            T, input).
+            stored for each step, with x's first axes in between: (L, B, T, hidden) where x is
+            (B, T, input).
 
     Raises:
         TensorError: an argument does not fit.
@@ -101,16 +101,10 @@ def reset_of_step(
     reset: Any,
     reset_to: Any,
 ) -> Ragged:
-    """Return the resets before a single step, checked.
+    """Return the resets before a single step, checked; raise a `TensorError` if one does not fit.
 
-    Args:
-        sizes: layers, and the features of each state.
-        x: (B, input), or (input) for one sequence, checked.
-        reset: (B,), or () for one sequence.
-        reset_to: for each state (layers, hidden) or (layers, B, hidden).
-
-    Raises:
-        TensorError: an argument does not fit.
+    `sizes` are layers, and the features of each state. x is (B, input) and `reset` (B,), or (input)
+    and () for one sequence. `reset_to` is (layers, hidden) or (layers, B, hidden) for each state.
     """
     layers, widths = sizes
     outer = tuple(x.shape[:-1])

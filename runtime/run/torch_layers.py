@@ -26,11 +26,9 @@ def torch_layers(
 ) -> tuple[Tensor, States]:
     """Run all layers by torch's operations, which autograd can differentiate again.
 
-    Args:
-        x: (T, B, input), or (total, input) of packed rows.
-        states: before the first step, (layers * directions, B, hidden) each; empty for zeros.
-        masks: of each dropout, where they are drawn already.
-        batch_sizes: of each step, where the rows are packed.
+    x is (T, B, input), or (total, input) of packed rows, which have `batch_sizes` of each step.
+    `states` are (layers * directions, B, hidden) each before the first step; empty for zeros.
+    `masks` are of each dropout, where they are drawn already.
     """
     run: Any = _RUNS[settings.cell.name]
     directions = len(settings.choices)
