@@ -38,11 +38,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(saved: Saved) -> Sizes:
-    """Return the sizes of a call, from its saved tensors alone.
-
-    Raises:
-        TensorError: there is no initial state of three axes, or nothing that says how many steps.
-    """
+    """Return the sizes of a call from its saved tensors; raise a `TensorError` without any."""
     first = saved.initial_states[0] if saved.initial_states else None
     if first is None or first.ndim != 3:
         found = "none" if first is None else f"shape {tuple(first.shape)}"
@@ -62,8 +58,8 @@ def sizes_of(saved: Saved) -> Sizes:
 def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
     """Check the saved tensors of a forward, and copy those that kernels cannot read in place.
 
-    Raises:
-        TensorError: a tensor is missing, or has another shape, dtype or device than the forward's.
+    Each must have the shape, dtype and device that the forward left; else a `TensorError` is
+    raised.
     """
     again = target.computes_gates_again(save)
     steps, batch, heads, dim, *_ = sizes
@@ -142,11 +138,7 @@ def check_seeds(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
 ) -> None:
-    """Check the incoming gradients: of each state at all steps, (T, B, N, D), and last, (B, N, D).
-
-    Raises:
-        TensorError: their number, a shape, dtype or device is another.
-    """
+    """Check incoming gradients: of each state at all steps, (T, B, N, D), and last, (B, N, D)."""
     steps, batch, heads, dim, *_ = sizes
     for kind, given, shape in (
         ("d_states", d_states, (steps, batch, heads, dim)),
@@ -173,8 +165,7 @@ def check_as_left(
 ) -> Tensor:
     """Return a tensor that is as the forward left it; a copy if kernels cannot read it in place.
 
-    Raises:
-        TensorError: it is another; `name` is for the message.
+    Any other tensor raises a `TensorError`, in which `name` is its name.
     """
     wanted = f"shape {tuple(shape)}, {dtype}, on {device}: what the forward left"
     found = _found(tensor, shape, dtype, device)

@@ -39,12 +39,9 @@ class Record(NamedTuple):
     device: torch.device
 
     def checked(self, flat: Sequence[Tensor | None], saved: Saved) -> Saved:
-        """Return the saved tensors as kernels can read them.
+        """Return the saved tensors as kernels can read them, after `check_saved`.
 
         `flat` is what autograd gave back, and `saved` the same by name.
-
-        Raises:
-            TensorError: one has another shape, dtype or device than before.
         """
         likeness = Likeness(self, flat)
         if likeness.seen():
@@ -173,10 +170,8 @@ def run_backward(
 ) -> Gradients:
     """Run the backward of a call on the device of its tensors.
 
-    Args:
-        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-        d_last: the gradient of each last state, (B, N, D), or None for zero.
-        donated: whether nobody reads `saved.saved` again: its memory may then be overwritten.
+    `d_states` are (T, B, N, D) each and `d_last` (B, N, D), or None for zero. If `donated`, nobody
+    reads `saved.saved` again: its memory may then be overwritten.
     """
     with without_autocast(saved.saved.device.type):
         return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)

@@ -45,12 +45,9 @@ class Layers(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         """Return the output and the last states.
 
-        Args:
-            composed: computes the same by torch operations.
-            given: how many states the caller gives: none, or all.
-            replays: of calls like this one, if they come again.
-            x: (T, B, input), or (total, input) of packed rows.
-            flat: the caller's states, what `Ragged.tensors` gave, the cell's inputs, parameters.
+        `composed` computes the same by torch operations. `given` counts the caller's states: none,
+        or all. x is (T, B, input), or (total, input) of packed rows. `flat` has the caller's
+        states, what `Ragged.tensors` gave, the cell's inputs, and the parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
@@ -145,10 +142,8 @@ _version = attrgetter("_version")
 def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
     """Return the saved tensors of a node as kernels can read them.
 
-    `ctx` has `stack`, `given`, `device`, and the shape and dtype of each in `kinds`.
-
-    Raises:
-        TensorError: a hook on saved tensors gave back another shape, dtype or device.
+    `ctx` has `stack`, `given`, `device`, and the shape and dtype of each in `kinds`. A
+    `TensorError` is raised if a hook on saved tensors gave back another shape, dtype or device.
     """
     likeness = Likeness((ctx.stack, ctx.given, *ctx.kinds[0], ctx.device), saved)
     if likeness.seen():

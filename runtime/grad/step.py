@@ -40,12 +40,9 @@ class Step(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         """Return the output and the new states.
 
-        Args:
-            composed: computes a sequence by torch operations.
-            given: how many states the caller gives: none, or all.
-            replays: of steps like this one, if they come again.
-            x: (B, input), or (1, B, input) where the target runs a sequence of one step as a step.
-            flat: the caller's states and parameters.
+        `composed` computes a sequence by torch operations. `given` counts the caller's states:
+        none, or all. x is (B, input), or (1, B, input) where the target runs a sequence of one step
+        as a step. `flat` has the caller's states and the parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):

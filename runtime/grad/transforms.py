@@ -21,11 +21,8 @@ _FUNCTORCH = torch._C._functorch
 def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
     """Return True if a call must take the reference, for a transform that kernels cannot follow.
 
-    With the backend "auto" the reference serves, which is said once; any other names kernels, and
-    they are refused.
-
-    Raises:
-        TransformError: the kernels were asked for by name, or `torch.jit.trace` traces the call.
+    With the backend "auto" the reference serves, which is said once. Any other backend names
+    kernels, and they are refused by a `TransformError`; so is `torch.jit.trace` in any case.
     """
     if torch.compiler.is_compiling():
         return bool(_compiled_needs_reference(backend))
@@ -51,11 +48,7 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
 
 
 def check_has_operators(target: str) -> None:
-    """Refuse a call that only the operators of torch can serve, for a target that has none.
-
-    Raises:
-        TransformError: the target was registered from outside this package.
-    """
+    """Refuse a call that needs operators of torch, for a target from outside this package."""
     if target not in OPERATOR_TARGETS:
         raise TransformError(
             f'backend="{target}"',
@@ -76,11 +69,7 @@ def refused(name: str) -> TransformError:
 
 
 def check_gradients(gradients: Sequence[Tensor | None]) -> None:
-    """Refuse gradients of which each is a batch of many.
-
-    Raises:
-        TransformError: they come from `is_grads_batched=True`, `vectorize=True` or `vmap`.
-    """
+    """Refuse gradients of which each is a batch: of `is_grads_batched`, `vectorize` or `vmap`."""
     if any(is_wrapped(g) for g in gradients):
         raise refused("a batch of gradients at once (vmap, is_grads_batched or vectorize=True)")
 

@@ -30,16 +30,12 @@ def backward_layers(
     needs: Sequence[bool],
     donated: bool,
 ) -> list[Tensor | None]:
-    """Return the gradients of all inputs, in their order.
+    """Return the gradients of all inputs, in their order; those not in `needs` may be None.
 
-    Those are x, the caller's states, what says how rows take steps, the cell's inputs and the
-    weights.
-
-    Args:
-        firsts: the states of each direction of each layer before its first step.
-        gradients: of the output and of each last state, or None for zero.
-        needs: which of the results are wanted; the others may be None.
-        donated: whether nobody reads what the kernels saved again: it may be overwritten.
+    Inputs are x, the caller's states, what says how rows take steps, the cell's inputs and the
+    weights. `firsts` are the states of each direction of each layer before its first step.
+    `gradients` are of the output and of each last state, or None for zero. If `donated`, nobody
+    reads what the kernels saved again: it may be overwritten.
     """
     target = target_for(stack)
     run, own, d_lasts, wanted = stack, saved, gradients[1:], needs

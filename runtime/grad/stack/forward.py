@@ -29,13 +29,9 @@ from ..rows import LayerRows, layer_rows
 class Run(NamedTuple):
     """Results of the forward of all layers.
 
-    Attributes:
-        y: the output of the last layer, (T, B, features).
-        last: each state after the last step, (layers * directions, B, hidden).
-        results: of each call.
-        masks: of each dropout.
-        first: the states of each call before its first step.
-        made: the masks of the call; None where all rows run all steps.
+    y is the output of the last layer, (T, B, features), and `last` each state after the last step,
+    (layers * directions, B, hidden). `masks` are of each dropout, `first` the states of each call
+    before its first step. `made` is None where all rows run all steps.
     """
 
     y: Tensor
@@ -57,12 +53,10 @@ def forward_layers(
 ) -> Run:
     """Run the forward of all layers, and keep what a backward reads.
 
-    Args:
-        x: (T, B, input), or (total, input) of packed rows.
-        states: before the first step, (layers * directions, B, hidden) each; empty for their
-            initial values.
-        drawn: the mask of each dropout, where the caller draws them.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    x is (T, B, input), or (total, input) of packed rows. `states` are
+    (layers * directions, B, hidden) each before the first step; empty for their initial values.
+    `drawn` has the mask of each dropout, where the caller draws them. `unweighted` is as in
+    `ScanInputs`, the same for all layers.
     """
     target = target_for(stack)
     run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes

@@ -22,13 +22,8 @@ from .forward import dropped
 class StackSaved(NamedTuple):
     """Tensors that the backward of a call of all layers reads, as the forward left them.
 
-    Attributes:
-        x: the input, (T, B, input), or (total, input) of packed rows.
-        states: the caller's, (layers * directions, B, hidden) each, or none.
-        weights: of each direction of each layer.
-        masks: of each dropout.
-        results: of each call: its states at all steps, and what its kernel saved.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    `results` has the states of each call at all steps, and what its kernel saved; `masks` has the
+    mask of each dropout. `made` has the masks of `ragged`. The others are as in `forward_layers`.
     """
 
     x: Tensor
@@ -50,10 +45,9 @@ class StackSaved(NamedTuple):
 def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     """Return what a node of autograd saved: its inputs, and what `forward_layers` gave.
 
-    Args:
-        given: how many states the caller gave: none, or all.
-        flat: x, states, what `Ragged.tensors` gave, the cell's inputs, parameters, the mask of each
-            dropout, what each run stored and, of a call with masks, `MadeMasks`.
+    `given` counts the caller's states: none, or all. `flat` has x, states, what `Ragged.tensors`
+    gave, the cell's inputs, parameters, the mask of each dropout, what each run stored and, of a
+    call with masks, `MadeMasks`.
     """
     ragged = made = None
     first = 1 + given
@@ -85,13 +79,11 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
 class Sweep:
     """Backward from the last layer to the first.
 
-    Attributes:
-        d_weights: of each direction of each layer that has been computed, in the layers' order.
-        d_firsts: of the states before the first step, likewise.
-        d_resets: of the reset values, likewise; empty where there are none.
-        d_x: of the input of all layers, if they ran at once.
-        d_unweighted: of the cell's inputs, the sum over layers and directions; None for each that
-            is not wanted.
+    `d_weights`, `d_firsts` (of the states before the first step) and `d_resets`
+    (of the reset values, if there are any) have those of each direction of each layer computed so
+    far, in the layers' order. `d_x` is of the input of all layers, if they ran at once.
+    `d_unweighted` sums over layers and directions; None for each of the cell's inputs that is not
+    wanted.
     """
 
     stack: Stack

@@ -42,14 +42,9 @@ def check_forward(
 ) -> None:
     """Check the tensors of a forward; `key` is what the call is besides its tensors.
 
-    Args:
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; or none.
-        weights: those that there are.
-        masks: of each dropout, (layers - 1, T, B, features).
-
-    Raises:
-        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
+    x is (T, B, input). `states` are (layers * directions, B, hidden) each before the first step, or
+    none. `masks` are of each dropout, (layers - 1, T, B, features). A `TensorError` is raised for a
+    tensor that is missing, or has a wrong shape, dtype, device or no memory.
     """
     with _unrecorded():
         likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))

@@ -44,7 +44,7 @@ class Options(NamedTuple):
     Attributes:
         cell: as JSON.
         given: which of `LayerWeights.flat` each direction of each layer has, one after the other.
-        dropout: the probability of dropping a feature between layers; 0 outside of training.
+        dropout: 0 outside of training.
         joint: whether both directions of a layer are one call.
         rows: whether weights are rows in the order head, gate, unit, as those of a module, or gate
             by gate, as in `LayerWeights`.
