@@ -1,1 +1,1 @@
-"""What a call is: frozen values of plain data and tensors, which every other room reads."""
+"""Frozen values of a call, made of plain data and tensors, which every other room reads."""

@@ -1,4 +1,4 @@
-"""What a call is besides its tensors: the cell, the target, and which results are wanted."""
+"""Calls besides their tensors: the cell, the target, and which results are wanted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FILLS = 8  # how many values `Choice.fill` has: not each call has plans of its 
 
 
 class Choice(NamedTuple):
-    """What a caller chose among the kernels of a device: as in `rnnc.scan`.
+    """Caller's choice among the kernels of a device, as in `rnnc.scan`.
 
     There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
-    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller says:
+    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller sets:
     a module's call has it where the host sees how many steps each row runs, since other plans are
     faster there.
     """
@@ -41,35 +41,27 @@ class Choice(NamedTuple):
 
     @property
     def of_scan(self) -> tuple[str, Save, Precision, Reverse]:
-        """What the operators of a scan take."""
+        """Options that the operators of a scan take."""
         return self.variant, self.save, self.precision, self.reverse
 
 
 def fill_of(total: int, steps: int, batch: int) -> float:
-    """The share of the steps of all rows that run, as `Choice` has it.
-
-    Args:
-        total: steps that run, of all rows.
-        steps: of the call.
-        batch: rows.
-    """
+    """Return `Choice.fill`: the share of all rows' steps that run, `total` of `steps * batch`."""
     share = round(_FILLS * total / max(steps * batch, 1))
     return min(max(share, 1), _FILLS) / _FILLS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A call, besides its tensors.
+    """Call, besides its tensors.
 
     `call_of` makes one object for all equal calls, so that a call is compared and hashed by its
     identity.
 
     Attributes:
-        cell: the cell.
         target: the name of the target that runs it.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps.
-        choice: among the kernels of a GPU.
         tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
             same in its backward.
         masked: whether it has `Masks`: its kernels are then others.
@@ -94,16 +86,9 @@ def call_of(
     tf32: bool,
     masked: bool = False,
 ) -> Call:
-    """A call by plain values.
+    """Return the call of plain values, one object for all equal ones; `cell` is JSON.
 
-    Args:
-        cell: as JSON.
-        target: the name of the target that runs it.
-        for_backward: whether a backward may follow.
-        over_time: which states the caller wants at all steps; None for a backward alone.
-        choice: among the kernels of a GPU.
-        tf32: whether products may round factors of float32 to TF32.
-        masked: whether it has masks.
+    `over_time` says which states the caller wants at all steps; it is None for a backward alone.
 
     Raises:
         TensorError: there is no such variant, or nothing like it to save, on any device.
@@ -116,31 +101,25 @@ def call_of(
 
 @lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
-    """The cell that an operator's text argument describes: its JSON ends before the first tab."""
+    """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
     return CellSpec.from_json(text.partition("\t")[0])
 
 
 @constant_in_graphs
 def text_in_graph(text: str) -> str:
-    """An operator's text argument in a graph that `torch.compile` makes.
+    """Return the text argument, for a cell as JSON, of an operator in a graph of `torch.compile`.
 
-    What follows its tab tells versions of this package apart. Inductor keeps compiled graphs on
+    The text after its tab tells versions of this package apart. Inductor keeps compiled graphs on
     disk, with the sizes of what an operator saves, and finds them by the graph's constants. It is
     one line: torch 2.11 writes it into a comment.
-
-    Args:
-        text: the cell as JSON.
     """
     return text if torch.compiler.is_exporting() else f"{text}\t{runtime_digest()}"
 
 
 def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
-    """Which states a call returns at all steps.
+    """Return which states a call returns at all steps; `cell` is JSON.
 
-    Args:
-        cell: as JSON.
-        over_time: which the caller wants.
-        for_backward: whether those that the backward reads are wanted too.
+    They are those that the caller wants `over_time`, and before a backward those that it reads.
     """
     reads = backward_reads(cell_of(cell))
     return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
@@ -148,7 +127,7 @@ def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> t
 
 @lru_cache(maxsize=512)
 def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
-    """Which states at all steps the backward needs: those it reads, and the sources of products."""
+    """Return which states the backward needs at all steps: those that it or its products read."""
     layout = layout_of(cell)
     reads = zip(layout.states, facts_of(cell).reads, strict=True)
     return tuple(r or state in layout.sources.values for state, r in reads)

@@ -1,4 +1,4 @@
-"""How the parameters of a module hold the weights of its layers."""
+"""Forms in which the parameters of a module hold the weights of its layers."""
 
 from __future__ import annotations
 
@@ -16,75 +16,59 @@ WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 
 
 class Form(Protocol):
-    """The way from a module's parameters to the weights of its layers, and back for gradients.
+    """Conversion of a module's parameters to the weights of its layers, and back for gradients.
 
     Each direction of each layer has as many parameters as `LayerWeights.flat` has tensors. They lie
-    in one sequence.
+    in one sequence. `parts` is layers times directions, and `needs` says which parameters need a
+    gradient.
     """
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
-        """The weights of each direction of each layer.
-
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
-        """
+        """Return the weights of each direction of each layer."""
 
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """What a single step reads: the `LayerWeights.flat` of each direction of each layer.
+        """Return what a single step reads: each `LayerWeights.flat`, one after the other.
 
         Their shapes do not matter. In memory rows are in the order head, gate, unit.
-
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
         """
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """Which gradients of weights are wanted, where those of some parameters are.
-
-        Args:
-            needs: whether the gradient of each parameter is wanted.
-            parts: layers times directions.
-        """
+        """Return which weights need a gradient."""
 
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """The gradients of the parameters.
+        """Return the gradients of the parameters.
 
-        Args:
-            gradients: of the weights, the `LayerWeights.flat` of each direction of each layer.
-            needs: as in `needs`.
-            parts: layers times directions.
+        Those of the weights are given, as the `LayerWeights.flat` of each direction of each layer.
         """
 
 
 class OwnForm:
-    """That of the operators of torch: each parameter is a weight."""
+    """Form of the operators of torch: each parameter is a weight."""
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
-        """As in `Form`."""
+        """Return the weights; see `Form`."""
         return weights_from(parameters, parts)
 
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """As in `Form`; of one head."""
+        """Return the parameters, those of one head; see `Form`."""
         return parameters
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """As in `Form`."""
+        """Return `needs` as it is; see `Form`."""
         return needs
 
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """As in `Form`."""
+        """Return the gradients as they are; see `Form`."""
         return gradients
 
 
 @dataclass(frozen=True, eq=False)
 class TorchForm:
-    """That of torch's modules: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, or no biases.
+    """Form of torch's modules: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, or no biases.
 
     The cells have one head. The rows of a matrix are gate by gate, and so are the biases: the sum
     of both.
@@ -103,13 +87,10 @@ class TorchForm:
         by_kernels: bool = False,
         biases: bool = True,
     ) -> list[LayerWeights]:
-        """As in `Form`; matrices are views, and biases are added anew.
+        """Return the weights; matrices are views, and biases are added anew; see `Form`.
 
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
-            by_kernels: whether no operation of torch follows a gradient: biases are added at once.
-            biases: whether anyone reads them; else they hold other values.
+        `by_kernels` says that no operation of torch follows a gradient: biases are added at once.
+        Without `biases` nobody reads them, and they hold other values.
         """
         pairs = [
             None if ih is None or hh is None else (ih, hh)
@@ -129,16 +110,11 @@ class TorchForm:
         return found
 
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """As in `Form`.
-
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
-        """
+        """Return the weights flat; see `Form`."""
         return flat_weights(self, parameters, parts)
 
     def _biases(self, pairs: Sequence[tuple[Tensor, Tensor]], at_once: bool) -> list[Tensor]:
-        """Of each pair, gate by gate: (gates * dim)."""
+        """Return the biases of each pair, gate by gate: (gates * dim)."""
         counts = [len(ih) // 3 * 2 if self.split else len(ih) for ih, _ in pairs]
         added = [(ih[:n], hh[:n]) for (ih, hh), n in zip(pairs, counts, strict=True)]
         if at_once and len(added) > 1:
@@ -153,12 +129,7 @@ class TorchForm:
         ]
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """As in `Form`.
-
-        Args:
-            needs: whether the gradient of each parameter is wanted.
-            parts: layers times directions.
-        """
+        """Return which weights need a gradient; see `Form`."""
         found = []
         for first in range(0, 4 * parts, 4):
             weight_ih, weight_hh, bias_ih, bias_hh = needs[first : first + 4]
@@ -168,13 +139,7 @@ class TorchForm:
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """As in `Form`.
-
-        Args:
-            gradients: of the weights.
-            needs: whether the gradient of each parameter is wanted.
-            parts: layers times directions.
-        """
+        """Return the gradients of the parameters; see `Form`."""
         found: list[Tensor | None] = []
         for first in range(0, 4 * parts, 4):
             d_W, d_R, d_b, _ = gradients[first : first + 4]
@@ -196,13 +161,7 @@ def _rows(gradient: Tensor | None) -> Tensor | None:
 def flat_weights(
     form: Form, parameters: Sequence[Tensor | None], parts: int
 ) -> Sequence[Tensor | None]:
-    """The `LayerWeights.flat` of each direction of each layer, one after the other.
-
-    Args:
-        form: of the parameters.
-        parameters: of the module.
-        parts: layers times directions.
-    """
+    """Return the `LayerWeights.flat` of each direction of each layer, one after the other."""
     if form is OWN:
         return parameters
     return [weight for own in form.weights(parameters, parts) for weight in own.flat()]

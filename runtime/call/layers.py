@@ -1,4 +1,4 @@
-"""A call of several layers of one direction of time, as a target reads it, and their weights."""
+"""Calls of several layers in one direction of time, as a target reads them, and their weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from .tensors import Saved
 
 
 def wavefront_error(what: str, why_not: str) -> PlanError:
-    """The error of a call whose layers cannot run at the same time, although the caller wants it.
-
-    Args:
-        what: the call.
-        why_not: what makes it impossible.
-    """
+    """Return the error of a call whose layers cannot run at the same time, as its caller wants."""
     return PlanError(
         f'layers="wavefront", {what}',
         why_not,
@@ -28,14 +23,9 @@ def wavefront_error(what: str, why_not: str) -> PlanError:
 
 
 class LayerWeights(NamedTuple):
-    """The weights of one direction of a layer; None for each that the cell or layer does not have.
+    """Weights of one direction of a layer; None for each that the cell or layer does not have.
 
-    Attributes:
-        W: (Gx, N, D, input), of the input.
-        R: as in `ScanInputs`.
-        b: as in `ScanInputs`.
-        R_diag: as in `ScanInputs`.
-        params: as in `ScanInputs`.
+    W is (Gx, N, D, input), the weight of the input. The others are as in `ScanInputs`.
     """
 
     W: Tensor | None
@@ -45,24 +35,19 @@ class LayerWeights(NamedTuple):
     params: tuple[Tensor, ...]
 
     def flat(self) -> tuple[Tensor | None, ...]:
-        """All weights in one tuple; `weights_from` is the inverse."""
+        """Return all weights in one tuple; `weights_from` is the inverse."""
         return (self.W, self.R, self.b, self.R_diag, *self.params)
 
 
 def weights_from(flat: Sequence[Any], parts: int) -> list[LayerWeights]:
-    """The inverse of `LayerWeights.flat` for all directions of all layers, in one sequence.
-
-    Args:
-        flat: what it gave for each, one after the other.
-        parts: layers times directions.
-    """
+    """Return the weights of each of `parts`, layers times directions, from `LayerWeights.flat`."""
     count = len(flat) // parts
     each = (flat[first : first + count] for first in range(0, len(flat), count))
     return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in each]
 
 
 class LayersCall(NamedTuple):
-    """A call of layers, besides its input.
+    """Call of layers, besides its input.
 
     Attributes:
         call: of each layer.
@@ -85,29 +70,25 @@ class LayersCall(NamedTuple):
     drawn: Sequence[Tensor] = ()
 
     def input_weight(self, layer: int) -> Tensor:
-        """W of a layer of a cell that takes input, as all layers have that run at the same time.
-
-        Args:
-            layer: its number.
-        """
+        """Return W of a layer; cells of layers that run at the same time all take input."""
         weight = self.weights[layer].W
         assert weight is not None
         return weight
 
     @property
     def scale(self) -> float:
-        """By what dropout multiplies the features that it keeps."""
+        """Factor by which dropout multiplies the features that it keeps."""
         return 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
 
 
 class LayersRead(NamedTuple):
-    """What the backward of a call of layers reads.
+    """Tensors that the backward of a call of layers reads.
 
     Attributes:
         x: the input, (T, B, input).
         d_y: the gradient of the output, (T, B, features), or None for zero.
-        layer: gives what a layer's forward saved and the gradients of its last states, (B, N, D)
-            or None for zero, by its number.
+        layer: gives what a layer's forward saved and the gradients of its last states, (B, N, D) or
+            None for zero, by its number.
         masks: of each dropout.
         donated: whether nobody reads what the kernels saved again: it may be overwritten.
     """

@@ -1,4 +1,4 @@
-"""The masks of a call of all layers: made once, of all directions, and read by every layer."""
+"""Masks of a call of all layers: made once, of all directions, and read by every layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ragged import by_heads
 
 
 class MadeMasks(NamedTuple):
-    """How rows take steps.
+    """Masks of all directions of a call.
 
     Attributes:
         steps: (directions, T, B) of uint8; of a direction as in `Masks`.
@@ -34,13 +34,9 @@ class MadeMasks(NamedTuple):
         sizes: tuple[int, int],
         reverse: Reverse,
     ) -> Masks:
-        """The masks of a direction of a layer, or of both where one call runs them.
+        """Return the masks of a direction of a layer, or of both where one call runs them.
 
-        Args:
-            direction: its number.
-            reset_to: of the direction, as in `Ragged` without their first axis.
-            sizes: heads, and units per head.
-            reverse: which heads run from the last step to the first.
+        `reset_to` is as in `Ragged` without the first axis; `sizes` are heads and units per head.
         """
         steps, restarts = self.steps, self.restarts
         if reverse != "half":

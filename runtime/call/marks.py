@@ -15,19 +15,17 @@ Result = TypeVar("Result")
 
 
 def constant_in_graphs(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Take what a function gives for a constant, as `torch.compiler.assume_constant_result` does.
+    """Mark a function whose result graphs take for a constant; it is called as they are traced.
 
-    Args:
-        function: called while a graph is traced; it gets this mark.
+    `torch.compiler.assume_constant_result` does the same.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 def outside_of_graphs(function: Callable[P, Result]) -> Callable[P, Result]:
-    """A function that is never traced, as one of `torch.compiler.disable`.
+    """Return a function that is never traced, as one of `torch.compiler.disable`.
 
-    Args:
-        function: what it calls; the first call imports `torch._dynamo`.
+    Its first call imports `torch._dynamo`.
     """
     return _disable_dynamo(function)

@@ -1,4 +1,4 @@
-"""Lengths and resets of a call as kernels read them: how each row takes each step.
+"""Lengths and resets of a call in the form that kernels read: a byte for each row and step.
 
 B batch rows, T steps, N heads, D units per head. A mask selects, it never multiplies: what padding
 holds may be anything, NaN included.
@@ -25,7 +25,7 @@ HOLD, RUN, RESTART, FIRST = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Of one direction of time.
+    """Lengths and resets of a call in one direction of time.
 
     Attributes:
         steps: (T, B) of uint8, contiguous: HOLD, RUN, RESTART or FIRST, by time, not by the order
@@ -50,19 +50,11 @@ class Masks:
     order: Tensor | None = None
 
     def flat(self, states: int) -> tuple[Tensor | None, ...]:
-        """All tensors in one tuple, as long for all masks of a cell; `masks_from` is the inverse.
-
-        Args:
-            states: how many the cell has.
-        """
+        """Return all tensors in a tuple, as long for all masks of a cell; see `masks_from`."""
         return (self.steps, self.longest, *(self.reset_to or (None,) * states))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Masks:
-        """The same masks with other reset values.
-
-        Args:
-            change: gives the new tensor for each tensor.
-        """
+        """Return the same masks with each tensor of the reset values changed."""
         if self.reset_to is None:
             return self
         values = tuple([change(t) for t in self.reset_to])
@@ -70,23 +62,22 @@ class Masks:
 
     @property
     def learned(self) -> bool:
-        """Whether a backward gives gradients of reset values: of all but stored states."""
+        """True if a backward gives gradients of reset values: of all but stored states."""
         return self.reset_to is not None and any(t.ndim < 4 for t in self.reset_to)
 
     @property
     def kind(self) -> Masked:
-        """Of the masks: whether values after a reset differ between steps."""
+        """Kind of the masks: `"stored"` if values after a reset differ between steps, else True."""
         stored = self.reset_to is not None and any(t.ndim == 4 for t in self.reset_to)
         return "stored" if stored else True
 
     def gradients(
         self, d_reset_to: Sequence[Tensor] | None, states: int
     ) -> tuple[Tensor | None, ...]:
-        """The gradients of `flat`: of the reset values alone.
+        """Return the gradients of `flat`: of the reset values alone.
 
-        Args:
-            d_reset_to: of each state, (B, N, D), summed over time; None for none.
-            states: how many the cell has.
+        `d_reset_to` has the gradient of each state's values, (B, N, D), summed over time; None for
+        none.
         """
         if self.reset_to is None or d_reset_to is None:
             return (None,) * (2 + states)
@@ -95,18 +86,14 @@ class Masks:
 
 
 def _as_given(value: Tensor, gradient: Tensor) -> Tensor | None:
-    """The gradient of reset values in the shape that the caller gave them."""
+    """Return the gradient of reset values in the shape that the caller gave them."""
     if value.ndim == 4:
         return None
     return gradient.sum(0) if value.ndim == 2 else gradient
 
 
 def masks_from(flat: Sequence[Any]) -> Masks:
-    """The masks that `Masks.flat` flattened.
-
-    Args:
-        flat: its result.
-    """
+    """Return the masks that `Masks.flat` flattened."""
     steps, longest, *reset_to = flat
     return Masks(steps, longest, None if reset_to[0] is None else tuple(reset_to))
 
@@ -119,18 +106,10 @@ def masks_of(
     device: torch.device,
     reverse: bool,
 ) -> Masks | None:
-    """The masks of a call, by torch operations on its device, without a wait for it.
+    """Return the masks of a call, by torch operations on its device, without a wait for it.
 
-    Args:
-        lengths: (B,) of any integers; clamped to 0 and T.
-        reset: (B, T) of bool.
-        reset_to: as the caller gave it.
-        sizes: B and T.
-        device: of the call.
-        reverse: whether the cell runs from the last step to the first.
-
-    Returns:
-        None where there are neither lengths nor resets.
+    `lengths` are (B,) of any integers, and are clamped to 0 and T. `reset` is (B, T) of bool, and
+    `sizes` are B and T. The result is None where there are neither lengths nor resets.
     """
     if lengths is None and reset is None:
         return None
@@ -158,19 +137,13 @@ def masks_of(
 
 
 def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: Reverse) -> Masks:
-    """The same masks with reset values.
-
-    Args:
-        masks: of any reset values.
-        reset_to: as the caller gave it: (N, D), (B, N, D) or (B, T, N, D) each.
-        reverse: as in `masks_of`.
-    """
+    """Return the same masks with reset values, (N, D), (B, N, D) or (B, T, N, D) each."""
     values = None if reset_to is None else tuple([_by_time(value, reverse) for value in reset_to])
     return replace(masks, reset_to=values)
 
 
 def _by_time(value: Tensor, reverse: Reverse) -> Tensor:
-    """Reset values as `Masks` has them; stored states are data, through which no gradient passes.
+    """Return reset values as `Masks` has them. No gradient passes stored states, which are data.
 
     The reverse direction restarts at t - 1 with what is stored at t.
     """
@@ -187,18 +160,16 @@ def read_states(
     initial_states: Sequence[Tensor],
     reverse: Reverse,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """States for products over all steps: at each step what the step that runs next reads.
+    """Return states for products over all steps: at each step what the step that runs next reads.
 
-    Who multiplies rows of each step with the states after the step before it, and rows of the
-    first with the initial states, as without masks, then has the factors of a call with masks: the
-    reset value where the state was reset, and zero where a step does not run.
+    As without masks, a product multiplies rows of each step with the states after the step before
+    it, and rows of the first step with the initial states. With these results it has the factors of
+    a call with masks: the reset value where the state was reset, and zero where a step does not
+    run.
 
     Args:
-        cell: the cell.
-        masks: of the call.
         states: after each step, (T, B, N, D); those that no recurrent weight reads may be empty.
         initial_states: before the first step, (B, N, D) each.
-        reverse: which heads run from the last step to the first.
 
     Returns:
         The states, of which nobody reads the last that runs, and the initial states.
@@ -241,7 +212,7 @@ def read_states(
 def _read_by_half(
     cell: CellSpec, masks: Masks, states: Sequence[Tensor], initial_states: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`read_states` of a call of both directions of a layer."""
+    """Return `read_states` of a call of both directions of a layer."""
     found = []
     for number, reverse in enumerate((False, True)):
 

@@ -1,4 +1,4 @@
-"""The name and shape of a weight that a layer was built with."""
+"""Name and shape of a weight that a layer was built with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 
 class Named(NamedTuple):
-    """A weight that a layer was built with.
+    """Weight that a layer was built with.
 
     Attributes:
         name: without the layer, `weight_ih` for example.
-        attribute: of the module.
-        shape: of the weight.
+        attribute: its name in the module.
         gates: (gates, N, D), whose units its rows are, in the order head, gate, unit; None for a
             weight that is no rows of gates.
     """
@@ -23,5 +22,5 @@ class Named(NamedTuple):
 
     @property
     def by_gate(self) -> tuple[int, ...]:
-        """The shape gate by gate, (gates, N, D) or (gates, N, D, features)."""
+        """Shape gate by gate, (gates, N, D) or (gates, N, D, features)."""
         return self.shape if self.gates is None else (*self.gates, *self.shape[1:])

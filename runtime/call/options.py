@@ -10,11 +10,7 @@ Word = TypeVar("Word", bound=str | None)
 
 
 def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
-    """An option that has a fixed set of values.
-
-    Raises:
-        TensorError: it has another value.
-    """
+    """Return an option that has a fixed set of values; raise a `TensorError` if it has another."""
     if value not in choices:
         raise TensorError(
             name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"

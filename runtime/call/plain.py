@@ -1,4 +1,4 @@
-"""Which tensors a kernel can read by their address, and whether a mode or tracer is active.
+"""Checks of tensors that a kernel reads by their address, and of active modes and tracers.
 
 A kernel reads a tensor's memory directly. That is wrong for a tensor whose values differ from its
 memory: a view with the negative bit, a tensor of zeros without memory, a wrapper of a subclass or
@@ -26,7 +26,7 @@ _CLASSES = frozenset((Tensor, torch.nn.Parameter))
 
 
 def _bits(*names: str) -> int:
-    """Dispatch keys, packed into an integer as in torch."""
+    """Return dispatch keys, packed into an integer as in torch."""
     bits = 0
     for name in names:
         bits |= torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
@@ -38,7 +38,7 @@ _UNWATCHED = ~_bits("BackendSelect", "ADInplaceOrView")
 
 
 def all_plain(tensors: Iterable[Tensor | None]) -> bool:
-    """Whether a kernel can read all tensors, which are real, by their address.
+    """Return True if a kernel can read all tensors, which are real, by their address.
 
     They must not be wrappers, and must have memory and no negative bit.
     """
@@ -56,7 +56,7 @@ def all_plain(tensors: Iterable[Tensor | None]) -> bool:
 
 
 def is_watched() -> bool:
-    """Whether a mode, tracer or transform of torch is active that must see the call.
+    """Return True if a mode, tracer or transform of torch is active that must see the call.
 
     `with torch.device(...)` is a mode too, but it only affects the creation of tensors.
     """
@@ -66,17 +66,17 @@ def is_watched() -> bool:
 
 
 def any_function_mode() -> bool:
-    """Whether a mode sees functions of torch now; `with torch.device(...)` is one too."""
+    """Return True if a mode sees functions of torch now; `with torch.device(...)` is one too."""
     return bool(_function_modes())
 
 
 def treats_itself(tensor: Tensor) -> bool:
-    """Whether the tensor's type defines what operators do with it (`__torch_dispatch__`)."""
+    """Return True if the tensor's type defines what operators do with it (`__torch_dispatch__`)."""
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def is_wrapped(tensor: Tensor | None) -> bool:
-    """Whether a tensor is the wrapper of a transform of torch, for example of `vmap`."""
+    """Return True if a tensor is the wrapper of a transform of torch, for example of `vmap`."""
     functorch = torch._C._functorch
     return tensor is not None and (
         functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
@@ -84,17 +84,16 @@ def is_wrapped(tensor: Tensor | None) -> bool:
 
 
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a tensor has a forward-mode derivative."""
+    """Return True if a tensor has a forward-mode derivative."""
     return forward_ad._current_level >= 0 and any(
         t is not None and _unpack_dual(t).tangent is not None for t in tensors
     )
 
 
 def values_visible(tensor: Tensor) -> bool:
-    """Whether a check may look at values: of a plain tensor on the CPU, or on any device if wanted.
+    """Return True if a check may look at a tensor's values.
 
-    Args:
-        tensor: an argument.
+    It may for a plain tensor on the CPU, and on a GPU where `RNNC_CHECK` asks for it.
     """
     if torch.compiler.is_compiling():
         return False

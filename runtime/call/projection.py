@@ -1,4 +1,4 @@
-"""What of a cell runs where its output is projected: the recurrence on the state before that.
+"""Cells whose output is projected: their recurrence runs on the state before the projection.
 
 A projected module gives h = P h~, of fewer features than h~ has units. Its gates read R' h, and so
 R h~ with R = R' P: the kernels run the same cell on h~. Only an h that did not come out of a step,
@@ -19,7 +19,7 @@ WEIGHT = "weight_hr"
 
 
 class Projection(NamedTuple):
-    """A projection of a cell's output.
+    """Projection of a cell's output.
 
     Attributes:
         size: features of h per head.
@@ -39,17 +39,14 @@ class Projection(NamedTuple):
 
     @property
     def adds_to_input(self) -> bool:
-        """Whether the gates with a recurrent matrix are those that take input, in order."""
+        """True if the gates with a recurrent matrix are those that take input, in order."""
         return self.gates == self.entered.input_gates == self.recurrent.input_gates
 
 
 def projection_of(cell: CellSpec, size: Any, dim: int) -> Projection | None:
-    """The projection of a module's cell; None for none.
+    """Return the projection of a cell with `dim` units per head; None where `size` is 0.
 
-    Args:
-        cell: the cell.
-        size: the argument `proj_size`: features of h per head, or 0.
-        dim: units per head.
+    `size` is the argument `proj_size`: features of h per head.
 
     Raises:
         TensorError: the size is no whole number from 0 to `dim` - 1, or the cell does not read its

@@ -13,13 +13,9 @@ from .plain import values_visible
 
 
 class RaggedKind(NamedTuple):
-    """Which tensors of `Ragged` a call has.
+    """Tensors of `Ragged` that a call has.
 
-    Attributes:
-        lengths: whether it has lengths.
-        reset: whether it has resets.
-        values: how many states have reset values: none, or all.
-        packed: whether rows are packed.
+    `values` counts the states that have reset values: none, or all.
     """
 
     lengths: bool
@@ -29,15 +25,11 @@ class RaggedKind(NamedTuple):
 
     @property
     def tensors(self) -> int:
-        """How many there are."""
+        """Number of tensors that there are."""
         return self.lengths + self.reset + self.values + self.packed
 
     def named(self, tensors: Sequence[Any]) -> Ragged:
-        """The tensors that `Ragged.tensors` gave, by their names.
-
-        Args:
-            tensors: as many as there are.
-        """
+        """Return the tensors that `Ragged.tensors` gave, by their names."""
         place = self.lengths + self.reset
         return Ragged(
             tensors[0] if self.lengths else None,
@@ -48,7 +40,7 @@ class RaggedKind(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """How the rows of a module's call take its steps, in all layers and directions.
+    """Lengths and resets of a module's call, for all layers and directions.
 
     Attributes:
         lengths: (B,) of whole numbers; None where all rows run all steps.
@@ -68,23 +60,22 @@ class Ragged(NamedTuple):
 
     @property
     def kind(self) -> RaggedKind:
-        """Which tensors there are."""
+        """Kind of the call: the tensors that it has."""
         values = 0 if self.reset_to is None else len(self.reset_to)
         given = self.lengths is not None, self.reset is not None
         return RaggedKind(*given, values, self.starts is not None)
 
     def tensors(self) -> list[Tensor]:
-        """Those that there are, one after the other; `RaggedKind.named` is the inverse."""
+        """Return the tensors that there are, in order; `RaggedKind.named` is the inverse."""
         found = [tensor for tensor in (self.lengths, self.reset) if tensor is not None]
         packed = [] if self.starts is None else [self.starts]
         return [*found, *(self.reset_to or ()), *packed]
 
     def on(self, x: Tensor) -> Ragged:
-        """The same with lengths of int64 on the device of x; nothing waits for it. Where only the
-        host saw them, `fill` says how many steps run.
+        """Return the same with lengths of int64 on the device of x; nothing waits for it.
 
-        Args:
-            x: (T, B, input), or (total, input) of packed rows.
+        Where only the host saw them, `fill` says how many steps run. x is (T, B, input), or
+        (total, input) of packed rows.
         """
         lengths, fill = self.lengths, self.fill
         if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
@@ -95,10 +86,9 @@ class Ragged(NamedTuple):
         return self._replace(lengths=lengths, fill=fill)
 
     def cleaned(self, x: Tensor) -> Tensor:
-        """The input of the first layer with zeros where a row runs no step: no product reads more.
+        """Return x, (T, B, input), with zeros where a row runs no step.
 
-        Args:
-            x: (T, B, input).
+        No product then reads what padding holds.
         """
         if self.lengths is None:
             return x
@@ -107,11 +97,10 @@ class Ragged(NamedTuple):
         return torch.where(runs.unsqueeze(2), x, 0.0)
 
     def selected(self, states: Sequence[Tensor], inits: Sequence[float]) -> list[Tensor]:
-        """The states before a single step: those after the reset, where there is one.
+        """Return the states before a single step: those after the reset, where there is one.
 
-        Args:
-            states: (layers, B, hidden) each, or (layers, hidden) of one sequence.
-            inits: the initial value of each.
+        `states` are (layers, B, hidden) each, or (layers, hidden) of one sequence; `inits` has the
+        initial value of each.
         """
         if self.reset is None:
             return list(states)
@@ -126,20 +115,15 @@ class Ragged(NamedTuple):
 
 
 def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
-    """Whether the host can count their steps without a wait, and the call runs elsewhere."""
+    """Return True if the host can count their steps without a wait, and the call runs elsewhere."""
     return lengths.device.type == "cpu" and device.type != "cpu"
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
-    """The reset values of a direction of a layer, as `Masks` has them.
+    """Return the reset values of a direction of a layer, as `Masks` has them.
 
-    Args:
-        value: (hidden), (B, hidden) or (T, B, hidden).
-        heads: of the direction.
-        dim: units per head.
-
-    Returns:
-        (N, D), (B, N, D) or (B, T, N, D).
+    `value` is (hidden), (B, hidden) or (T, B, hidden), and the result (N, D), (B, N, D) or
+    (B, T, N, D).
     """
     found = value.reshape(*value.shape[:-1], heads, dim)
     return found.transpose(0, 1) if found.ndim == 4 else found

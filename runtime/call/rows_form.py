@@ -1,4 +1,4 @@
-"""How the parameters of `rnnc.RNN` hold the weights of its layers: as rows of units."""
+"""Form of the parameters of `rnnc.RNN`: the weights of its layers as rows of units."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from .layers import LayerWeights
 
 @dataclass(frozen=True, eq=False)
 class RowsForm:
-    """Rows in the order head, gate, unit: of matrices (rows, features), of vectors (rows).
+    """Form of rows in the order head, gate, unit: matrices are (rows, features), vectors (rows).
 
     With one head each weight is a view of its parameter, and so is each parameter's gradient.
-    Params lie as they are, (N, D).
-
-    Attributes:
-        heads: of each direction of a layer.
-        dim: units per head.
+    Params lie as they are, (N, D). `heads` are those of each direction of a layer, of `dim` units
+    each.
     """
 
     heads: int
@@ -34,12 +31,9 @@ class RowsForm:
     def weights(
         self, parameters: Sequence[Tensor | None], parts: int, by_address: bool = False
     ) -> list[LayerWeights]:
-        """As in `Form`: views.
+        """Return the weights, as views; see `Form`.
 
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
-            by_address: whether all but W may have any shape, if there is one head.
+        `by_address` says that all but W may have any shape, if there is one head.
         """
         each, matrices, vectors = len(parameters) // parts, self._matrices, self._vectors
         if by_address and self.heads == 1:
@@ -53,32 +47,19 @@ class RowsForm:
         return found
 
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """As in `Form`: the parameters, whose memory is that of weights head by head.
-
-        Args:
-            parameters: of the module.
-            parts: layers times directions.
-        """
+        """Return the parameters, whose memory is that of weights head by head; see `Form`."""
         return parameters
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """As in `Form`.
-
-        Args:
-            needs: whether the gradient of each parameter is wanted.
-            parts: layers times directions.
-        """
+        """Return `needs` as it is; see `Form`."""
         return needs
 
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """As in `Form`; those that have their parameter's shape stay as they are.
+        """Return the gradients of the parameters; see `Form`.
 
-        Args:
-            gradients: of the weights.
-            needs: whether the gradient of each parameter is wanted.
-            parts: layers times directions.
+        Those that have their parameter's shape stay as they are.
         """
         each, found = len(gradients) // parts, list(gradients)
         for first in range(0, len(found), each):
@@ -93,7 +74,7 @@ class RowsForm:
         return found
 
     def _matrices(self, rows: Tensor | None) -> Tensor | None:
-        """(gates, N, D, features) of (N * gates * D, features)."""
+        """Return (gates, N, D, features) of (N * gates * D, features)."""
         if rows is None:
             return None
         if self.heads == 1:
@@ -101,7 +82,7 @@ class RowsForm:
         return rows.view(self.heads, -1, self.dim, rows.shape[1]).transpose(0, 1)
 
     def _vectors(self, rows: Tensor | None) -> Tensor | None:
-        """(gates, N, D) of (N * gates * D)."""
+        """Return (gates, N, D) of (N * gates * D)."""
         if rows is None:
             return None
         if self.heads == 1:
@@ -115,19 +96,10 @@ def _as_it_is(rows: Tensor | None) -> Tensor | None:
 
 @lru_cache(maxsize=512)
 def rows_form(heads: int, dim: int) -> RowsForm:
-    """The form of a module; one object for all equal sizes.
-
-    Args:
-        heads: as in `RowsForm`.
-        dim: as in `RowsForm`.
-    """
+    """Return the form of a module; one object for all equal sizes."""
     return RowsForm(heads, dim)
 
 
 def to_rows(weight: Tensor) -> Tensor:
-    """A weight as rows in the order head, gate, unit.
-
-    Args:
-        weight: (gates, N, D, features), or (gates, N, D).
-    """
+    """Return (gates, N, D, features) or (gates, N, D) as rows in the order head, gate, unit."""
     return torch.flatten(weight.transpose(0, 1), 0, 2)

@@ -1,4 +1,4 @@
-"""What a module is, besides its weights, and the call of all layers that follows from it."""
+"""Settings of a module, besides its weights, and the call of all layers that follows from them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from .stack import Stack
 
 
 class Settings(NamedTuple):
-    """What a module is, besides its weights.
+    """Settings of a module, besides its weights.
 
     Attributes:
-        cell: the cell.
-        layers: their number.
         both: whether each layer runs in both directions of time.
         heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers, in training.
         backend: as in `rnnc.scan`.
-        choice: among the kernels of a GPU.
         order: whether layers run at the same time.
-        form: how the module's parameters hold the weights of its layers.
     """
 
     cell: CellSpec
@@ -41,7 +37,7 @@ class Settings(NamedTuple):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The choice of each direction of a layer."""
+        """Choice of each direction of a layer."""
         one = self.choice
         return (one, one._replace(reverse=True)) if self.both else (one,)
 
@@ -55,15 +51,9 @@ def stack_of(
     tf32: bool,
     ragged: RaggedKind | None = None,
 ) -> Stack:
-    """What a call is, besides its tensors; one object for all equal calls.
+    """Return a call, besides its tensors; one object for all equal calls.
 
-    Args:
-        settings: of the module.
-        target: the name of the target that runs it.
-        needs_grad: whether a backward may follow.
-        dropout: the probability of dropping a feature between layers.
-        tf32: whether products may round factors of float32 to TF32.
-        ragged: which tensors say how rows take steps; None where all rows run all steps.
+    `ragged` is None where all rows run all steps.
     """
     cell = settings.cell
     # The output is the first state; the others are wanted only after the last step.
@@ -78,9 +68,5 @@ def stack_of(
 
 @lru_cache(maxsize=512)
 def made_joint(stack: Stack) -> Stack:
-    """The same call, with one call for both directions of a layer.
-
-    Args:
-        stack: the call.
-    """
+    """Return the same call, with one call for both directions of a layer."""
     return stack._replace(joint=True)

@@ -1,4 +1,4 @@
-"""A call of all layers of a module: what it is besides its tensors."""
+"""Call of all layers of a module, besides its tensors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from .rows_form import RowsForm
 
 
 class Stack(NamedTuple):
-    """What a call of all layers is, besides its tensors.
+    """Call of all layers, besides its tensors.
 
     A layer has one direction of time or two. Weights, states and results of all of them lie in one
     sequence: those of a layer beside each other.
 
     Attributes:
         calls: the call of each direction of a layer.
-        layers: their number.
         heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers; 0 outside of training.
@@ -47,34 +46,32 @@ class Stack(NamedTuple):
     ragged: RaggedKind | None = None
 
     def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
-        """What a single step reads, as `Form.of_step` gives it.
-
-        Args:
-            parameters: the caller's.
-        """
+        """Return what a single step reads of the caller's parameters: see `Form.of_step`."""
         return self.form.of_step(parameters, self.parts)
 
     @property
     def tf32(self) -> bool:
-        """Whether products may round factors of float32 to TF32."""
+        """True if products may round factors of float32 to TF32."""
         return self.calls[0].tf32
 
     @property
     def at_once(self) -> bool:
-        """Whether layers may run at the same time: those of one direction, forwards, of rows that
-        run all steps, of a cell without an `Input`.
+        """True if layers may run at the same time.
+
+        Such layers have one direction, forwards, rows that run all steps, and a cell without an
+        `Input`.
         """
         forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
         return self.layers > 1 and forwards and self.ragged is None and not self.inputs
 
     @property
     def inputs(self) -> int:
-        """Inputs of the cell that no weight multiplies."""
+        """Number of the cell's inputs that no weight multiplies."""
         return len(self.calls[0].cell.inputs)
 
     @property
     def before_weights(self) -> int:
-        """Tensors of a call between the caller's states and the weights: of rows, and inputs."""
+        """Number of tensors between the caller's states and the weights: of rows, and inputs."""
         return (self.ragged.tensors if self.ragged else 0) + self.inputs
 
     def asked(
@@ -83,34 +80,25 @@ class Stack(NamedTuple):
         first: Sequence[Sequence[Tensor]],
         drawn: Sequence[Tensor] = (),
     ) -> LayersCall:
-        """The call of layers of one direction of time, as a target reads it.
-
-        Args:
-            weights: of each layer.
-            first: the states of each layer before the first step.
-            drawn: the mask of each dropout, where the caller draws them.
-        """
+        """Return the call of layers of one direction of time; arguments are as in `LayersCall`."""
         kind = self.calls[0], self.order, self.heads, self.dim, self.dropout
         return LayersCall(*kind, weights, first, drawn)
 
     @property
     def by_head(self) -> bool:
-        """Whether gradients of weights lie head by head, as the parameters do."""
+        """True if gradients of weights lie head by head, as the parameters do."""
         joined = self.calls[0].choice.reverse == "half"
         return joined or (self.heads > 1 and isinstance(self.form, RowsForm))
 
     @property
     def reverses(self) -> tuple[bool, ...]:
-        """Of each direction of a layer, whether it runs from the last step to the first."""
+        """Directions of a layer: True for each that runs from the last step to the first."""
         return tuple([call.choice.reverse is True for call in self.calls])
 
     def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
-        """The masks of a direction of a layer; None where all rows run all steps.
+        """Return the masks of a direction of a layer; None where all rows run all steps.
 
-        Args:
-            ragged: of the call.
-            made: of the call.
-            index: the number of the direction, among those of all layers.
+        `index` is the number of the direction, among those of all layers.
         """
         if ragged is None or made is None:
             return None
@@ -120,25 +108,25 @@ class Stack(NamedTuple):
 
     @property
     def zero(self) -> tuple[bool, ...]:
-        """For each state, whether it is zero before the first step where the caller gives none."""
+        """States: True for each that is zero before the first step where the caller gives none."""
         return tuple([value == 0 for value in self.initial_values])
 
     @property
     def parts(self) -> int:
-        """Directions of all layers."""
+        """Number of directions of all layers."""
         return self.layers * len(self.calls)
 
     @property
     def runs(self) -> int:
-        """Calls of all layers."""
+        """Number of calls of all layers."""
         return self.layers if self.joint else self.parts
 
     @property
     def scale(self) -> float:
-        """By what dropout multiplies the features that it keeps."""
+        """Factor by which dropout multiplies the features that it keeps."""
         return 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
 
     @property
     def features(self) -> int:
-        """Of the output of a layer."""
+        """Number of features of the output of a layer."""
         return len(self.calls) * self.heads * self.dim

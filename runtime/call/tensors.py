@@ -1,4 +1,4 @@
-"""The tensors of a call: its inputs, its results, what its backward reads, and its gradients.
+"""Tensors of a call: its inputs, its results, what its backward reads, and its gradients.
 
 B batch rows, T steps, N heads, D units per head. Tensors have one order everywhere, that of
 `rnnc.scan`: wx, R, b, initial states, R_diag, params, unweighted inputs, masks.
@@ -19,7 +19,7 @@ States = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class ScanInputs:
-    """The input tensors of a call.
+    """Input tensors of a call.
 
     Attributes:
         wx: (B, T, N, D, Gx), the input's contribution to each gate that takes input.
@@ -43,12 +43,12 @@ class ScanInputs:
     unweighted: Sequence[Tensor] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
-        """All tensors in one tuple; `inputs_from` is the inverse."""
+        """Return all tensors in one tuple; `inputs_from` is the inverse."""
         more = () if self.masks is None else self.masks.flat(len(self.initial_states))
         return (*self._values(), *more)
 
     def present(self) -> list[Tensor]:
-        """The tensors of the call's dtype that are not None, in the same order."""
+        """Return the tensors of the call's dtype that are not None, in the same order."""
         reset_to = () if self.masks is None else self.masks.reset_to or ()
         return [tensor for tensor in (*self._values(), *reset_to) if tensor is not None]
 
@@ -57,11 +57,7 @@ class ScanInputs:
         return (*own, *self.unweighted) if self.unweighted else own
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ScanInputs:
-        """The same inputs with each tensor of the call's dtype changed.
-
-        Args:
-            change: gives the new tensor for each tensor.
-        """
+        """Return the same inputs with each tensor of the call's dtype changed."""
         return ScanInputs(
             change(self.wx),
             None if self.R is None else change(self.R),
@@ -77,13 +73,10 @@ class ScanInputs:
 def inputs_from(
     flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
 ) -> ScanInputs:
-    """The inputs that `ScanInputs.flat` flattened.
+    """Return the inputs that `ScanInputs.flat` flattened.
 
-    Args:
-        flat: its result, or one value for each of its tensors.
-        states: how many states the cell has.
-        masked: whether there are masks.
-        unweighted: how many inputs the cell has.
+    `flat` may also have another value for each tensor. `states` and `unweighted` count those of the
+    cell.
     """
     (wx, R, b, *rest), masks = _without_masks(flat, states, masked)
     end = len(rest) - unweighted
@@ -94,7 +87,7 @@ def inputs_from(
 def _without_masks(
     flat: Sequence[Any], states: int, masked: bool
 ) -> tuple[Sequence[Any], Masks | None]:
-    """The flat tensors before the masks, and the masks."""
+    """Return the flat tensors before the masks, and the masks."""
     if not masked:
         return flat, None
     place = len(flat) - states - 2
@@ -103,7 +96,7 @@ def _without_masks(
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The results of a forward.
+    """Results of a forward.
 
     Attributes:
         states: each state at all steps, (T, B, N, D); of no steps where it is not stored.
@@ -116,37 +109,27 @@ class Forward:
     saved: Tensor
 
     def flat(self) -> list[Tensor]:
-        """All tensors in one list; `forward_from` is the inverse."""
+        """Return all tensors in one list; `forward_from` is the inverse."""
         return [*self.states, *self.last, self.saved]
 
 
 def forward_from(flat: Sequence[Tensor]) -> Forward:
-    """The results that `Forward.flat` flattened.
-
-    Args:
-        flat: its result.
-    """
+    """Return the results that `Forward.flat` flattened."""
     count = len(flat) // 2
     return Forward(flat[:count], flat[count:-1], flat[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The tensors of a forward that its backward reads.
+    """Tensors of a forward that its backward reads; those not listed are as in `ScanInputs`.
 
     Attributes:
         wx: as in `ScanInputs`, if the backward computes the gates again; else None.
-        R: as in `ScanInputs`.
         b: as `wx`.
-        initial_states: as in `ScanInputs`.
-        R_diag: as in `ScanInputs`.
-        params: as in `ScanInputs`.
         states: each state at all steps, as in `Forward`.
         saved: as in `Forward`.
         zero: for each initial state, whether it is known to be zero; empty where none is.
-        masks: as in `ScanInputs`.
         by_head: whether the gradients of weights lie head by head in memory.
-        unweighted: as in `ScanInputs`.
     """
 
     wx: Tensor | None
@@ -163,7 +146,7 @@ class Saved:
     unweighted: Sequence[Tensor] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
-        """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
+        """Return all tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
         single = (self.wx, self.R, self.b)
         more = () if self.masks is None else self.masks.flat(len(self.states))
         return (
@@ -175,13 +158,9 @@ class Saved:
 def saved_from(
     flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
 ) -> Saved:
-    """The tensors that `Saved.flat` flattened.
+    """Return the tensors that `Saved.flat` flattened, as autograd gives them back.
 
-    Args:
-        flat: its result, as autograd gives it back.
-        states: how many states the cell has.
-        masked: whether there are masks.
-        unweighted: how many inputs the cell has.
+    `states` and `unweighted` count those of the cell.
     """
     (wx, R, b, *rest, saved), masks = _without_masks(flat, states, masked)
     end = len(rest) - states - unweighted
@@ -195,13 +174,7 @@ def saved_from(
 
 
 def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
-    """What a backward needs of a call.
-
-    Args:
-        inputs: of the call.
-        forward: its results.
-        again: whether the backward computes the gates again, from wx and b.
-    """
+    """Return what a backward needs of a call; wx and b only if it computes the gates `again`."""
     return Saved(
         inputs.wx if again else None,
         inputs.R,
@@ -218,7 +191,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The gradients of a call's inputs.
+    """Gradients of a call's inputs.
 
     Attributes:
         d_wx: (B, T, N, D, Gx), with strides of the target's choice.
@@ -242,23 +215,16 @@ class Gradients:
     d_unweighted: Sequence[Tensor] = ()
 
     def given_flat(self, saved: Saved, bias: bool) -> tuple[Tensor | None, ...]:
-        """A gradient for each tensor of `ScanInputs.flat`.
-
-        Args:
-            saved: of the call.
-            bias: whether the call had biases.
-        """
+        """Return a gradient for each tensor of `ScanInputs.flat`; see `given`."""
         given = self.given(saved, bias).flat()
         if saved.masks is None:
             return given
         return (*given, *saved.masks.gradients(self.d_reset_to, len(saved.states)))
 
     def given(self, saved: Saved, bias: bool) -> ScanInputs:
-        """A gradient for each input tensor of the call, None for each that it did not have.
+        """Return a gradient for each input of the call, None for each that it did not have.
 
-        Args:
-            saved: of the call.
-            bias: whether the call had biases.
+        `bias` is whether the call had biases, which `saved` may not say.
         """
         return ScanInputs(
             self.d_wx,
@@ -272,17 +238,13 @@ class Gradients:
 
 
 def strides_of_unweighted(tensor: Tensor) -> tuple[int, int, int, int]:
-    """The strides of time, batch, head and unit, in elements; 0 where all have one value.
-
-    Args:
-        tensor: as in `ScanInputs.unweighted`.
-    """
+    """Return the strides of time, batch, head and unit, in elements; 0 where all have one value."""
     rows = [0 if n == 1 else s for n, s in zip(tensor.shape, tensor.stride(), strict=True)]
     return rows[1], rows[0], rows[2], rows[3]
 
 
 class Stepped(NamedTuple):
-    """The results of a single step of all layers.
+    """Results of a single step of all layers.
 
     Attributes:
         output: (B, hidden), of the last layer.

@@ -1,1 +1,1 @@
-"""The kernels as torch sees them: operators, autograd functions, saved tensors."""
+"""Kernels as torch sees them: operators, autograd functions, saved tensors."""

@@ -27,16 +27,7 @@ from ..targets.target import Target
 
 
 class Sizes(NamedTuple):
-    """T, B, N and D of a call, and what its tensors are.
-
-    Attributes:
-        steps: T.
-        batch: B.
-        heads: N.
-        dim: D.
-        dtype: of all tensors.
-        device: of all tensors.
-    """
+    """T, B, N and D of a call, and the dtype and device of all its tensors."""
 
     steps: int
     batch: int
@@ -47,11 +38,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(saved: Saved) -> Sizes:
-    """The sizes of a call, from its saved tensors alone.
-
-    Raises:
-        TensorError: there is no initial state of three axes, or nothing that says how many steps.
-    """
+    """Return the sizes of a call from its saved tensors; raise a `TensorError` without any."""
     first = saved.initial_states[0] if saved.initial_states else None
     if first is None or first.ndim != 3:
         found = "none" if first is None else f"shape {tuple(first.shape)}"
@@ -71,15 +58,8 @@ def sizes_of(saved: Saved) -> Sizes:
 def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
     """Check the saved tensors of a forward, and copy those that kernels cannot read in place.
 
-    Args:
-        target: that runs the call.
-        cell: the cell.
-        save: the caller's choice.
-        sizes: of the call.
-        saved: what autograd gave back.
-
-    Raises:
-        TensorError: a tensor is missing, or has another shape, dtype or device than the forward's.
+    Each must have the shape, dtype and device that the forward left; else a `TensorError` is
+    raised.
     """
     again = target.computes_gates_again(save)
     steps, batch, heads, dim, *_ = sizes
@@ -158,17 +138,7 @@ def check_seeds(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
 ) -> None:
-    """Check the incoming gradients.
-
-    Args:
-        cell: the cell.
-        sizes: of the call.
-        d_states: of each state at all steps, (T, B, N, D).
-        d_last: of each last state, (B, N, D).
-
-    Raises:
-        TensorError: their number, a shape, dtype or device is another.
-    """
+    """Check incoming gradients: of each state at all steps, (T, B, N, D), and last, (B, N, D)."""
     steps, batch, heads, dim, *_ = sizes
     for kind, given, shape in (
         ("d_states", d_states, (steps, batch, heads, dim)),
@@ -193,17 +163,9 @@ def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Te
 def check_as_left(
     name: str, tensor: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """The tensor, if it is as the forward left it; a copy if kernels cannot read it in place.
+    """Return a tensor that is as the forward left it; a copy if kernels cannot read it in place.
 
-    Args:
-        name: for the message.
-        tensor: what autograd gave back.
-        shape: that it had.
-        dtype: that it had.
-        device: that it was on.
-
-    Raises:
-        TensorError: it is another.
+    Any other tensor raises a `TensorError`, in which `name` is its name.
     """
     wanted = f"shape {tuple(shape)}, {dtype}, on {device}: what the forward left"
     found = _found(tensor, shape, dtype, device)
@@ -225,7 +187,7 @@ def check_as_left(
 def _found(
     tensor: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> str | None:
-    """What is wrong with a tensor, for a message; None if nothing is."""
+    """Return what is wrong with a tensor, for a message; None if nothing is."""
     if not isinstance(tensor, Tensor):
         return kind_of(tensor)
     if tensor.is_nested:
@@ -244,5 +206,5 @@ def _found(
 
 
 def plain_gradients(gradients: Iterable[Tensor | None]) -> list[Tensor | None]:
-    """Incoming gradients, copied where kernels cannot read them in place."""
+    """Return incoming gradients, copied where kernels cannot read them in place."""
     return [g if g is None or all_plain((g,)) else g.resolve_neg().clone() for g in gradients]

@@ -1,4 +1,4 @@
-"""How many operations the products take, for `torch.utils.flop_counter`."""
+"""Counts of the operations that the products take, for `torch.utils.flop_counter`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _forward(*arguments: Any, **_: Any) -> int:
 
 @register_flop_formula(torch.ops.rnnc.scan_backward)
 def _backward(d_states: Any, d_last: Any, *arguments: Any, **_: Any) -> int:
-    """The gradients of the states and of R; the forward's products too if gates were not saved."""
+    """Count those of the gradients of states and R; the forward's too if gates were not saved."""
     shapes: Any = schemas.from_backward(arguments[:8])
     steps = shapes.saved[0] if shapes.wx is None else shapes.wx[1]
     return (2 if shapes.wx is None else 3) * _products(
@@ -55,7 +55,7 @@ def _backward_of_layers(
     *others: Any,
     **_: Any,
 ) -> int:
-    """The gradients of all inputs; the forward's products too if gates were not saved."""
+    """Count those of the gradients of all inputs; the forward's too if gates were not saved."""
     options, rows, total = Options(*others), x[0] * x[1], 0
     first, again = 1 + len(states), rows > 0 and results[-1][0] == 0
     parts = _by_name(options, weights)
@@ -72,10 +72,10 @@ def _by_name(options: Options, weights: Any) -> Any:
 
 
 def _inputs(rows: int, W: Shape | None) -> int:
-    """The products of so many rows with W, (Gx, N, D, input) or (N * Gx * D, input)."""
+    """Count the products of so many rows with W, (Gx, N, D, input) or (N * Gx * D, input)."""
     return 0 if W is None else 2 * rows * math.prod(W)
 
 
 def _products(rows: int, R: Shape | None) -> int:
-    """The products of so many rows with R, (Gr, N, D, D) or (N * Gr * D, D)."""
+    """Count the products of so many rows with R, (Gr, N, D, D) or (N * Gr * D, D)."""
     return 0 if R is None else 2 * rows * math.prod(R)

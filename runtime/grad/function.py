@@ -1,4 +1,4 @@
-"""The kernels as an autograd function, called directly: the operators without their host time.
+"""Kernels as an autograd function, called directly: the operators without their host time.
 
 An operator of torch costs about 100 us of Python per call, which is more than the kernels of a
 small network take. So plain tensors take this way; traced ones (`torch.compile`, `torch.export`,
@@ -28,13 +28,9 @@ from .transforms import check_gradients, check_has_operators
 
 
 class Record(NamedTuple):
-    """What a forward gave to autograd: its call and its wx say what all tensors are.
+    """Call and wx of a forward, without values: they say what all its tensors are.
 
-    Attributes:
-        call: the call.
-        shape: of wx.
-        dtype: of all tensors.
-        device: of all tensors.
+    `shape` is that of wx; `dtype` and `device` are those of all tensors.
     """
 
     call: Call
@@ -43,14 +39,9 @@ class Record(NamedTuple):
     device: torch.device
 
     def checked(self, flat: Sequence[Tensor | None], saved: Saved) -> Saved:
-        """The saved tensors as kernels can read them.
+        """Return the saved tensors as kernels can read them, after `check_saved`.
 
-        Args:
-            flat: what autograd gave back.
-            saved: the same, by name.
-
-        Raises:
-            TensorError: one has another shape, dtype or device than before.
+        `flat` is what autograd gave back, and `saved` the same by name.
         """
         likeness = Likeness(self, flat)
         if likeness.seen():
@@ -72,11 +63,9 @@ _MOST_ENTRIES = 1024
 
 
 class Likeness:
-    """What tensors are, besides their values.
+    """Kinds of a backward's tensors, besides their values, to be compared with earlier ones.
 
-    Args:
-        key: of the call, which says what its tensors should be.
-        tensors: of a backward.
+    `key` is of the call, which says what its tensors should be.
     """
 
     __slots__ = ("_key", "_tensors", "_unique")
@@ -91,12 +80,12 @@ class Likeness:
         self._key, self._unique = (key, len(given), equal), given
 
     def seen(self) -> bool:
-        """Whether such tensors passed all checks before, and have memory now."""
+        """Return True if such tensors passed all checks before, and have memory now."""
         same = _SEEN.get(self._key)
         return same is not None and same(*self._unique) and have_memory(self._unique)
 
     def remember(self) -> None:
-        """Such tensors have passed all checks."""
+        """Remember that such tensors have passed all checks."""
         if len(_SEEN) >= _MOST_ENTRIES:
             _SEEN.clear()
         guards = TensorGuards(*self._unique, dynamic_dims_sizes=None, dynamic_dims_strides=None)
@@ -104,10 +93,9 @@ class Likeness:
 
 
 def have_memory(tensors: Iterable[Tensor]) -> bool:
-    """Whether all tensors have memory; fully sharded modules free it between calls.
+    """Return True if all tensors, plain ones, have memory.
 
-    Args:
-        tensors: plain ones.
+    Fully sharded modules free it between calls.
     """
     # A list takes less time than a generator.
     return all([t.data_ptr() or not t.numel() for t in tensors])  # noqa: C419
@@ -118,7 +106,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Call, *flat: Tensor | None) -> tuple[Tensor, ...]:
-        """The results of the target's forward, flat."""
+        """Return the results of the target's forward, flat."""
         inputs = inputs_from(flat, len(call.stored), call.masked, len(call.cell.inputs))
         wx = inputs.wx
         target = TARGETS[call.target]
@@ -133,7 +121,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        """The results of `run_backward`; where a second derivative is wanted, the operator's."""
+        """Return `run_backward`'s results; the operator's if a second derivative is wanted."""
         call: Call = ctx.call
         count = len(call.stored)
         if ctx.spent:
@@ -182,24 +170,17 @@ def run_backward(
 ) -> Gradients:
     """Run the backward of a call on the device of its tensors.
 
-    Args:
-        call: the call.
-        saved: of its forward.
-        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-        d_last: the gradient of each last state, (B, N, D), or None for zero.
-        donated: whether nobody reads `saved.saved` again: its memory may then be overwritten.
+    `d_states` are (T, B, N, D) each and `d_last` (B, N, D), or None for zero. If `donated`, nobody
+    reads `saved.saved` again: its memory may then be overwritten.
     """
     with without_autocast(saved.saved.device.type):
         return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """A context for a backward that its caller runs inside autocast, which rounds torch's products.
+    """Return a context without autocast, which rounds torch's products, for a backward.
 
     The forward has decided what they compute in.
-
-    Args:
-        device: its type.
     """
     if torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
@@ -215,7 +196,7 @@ def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:
 
 
 def spent_error() -> BackwardError:
-    """A backward over saved values that a failed backward overwrote."""
+    """Return the error of a backward over saved values that a failed backward overwrote."""
     return BackwardError(
         "a second backward after one that failed",
         "saved gates that the failed backward overwrote with gradients",

@@ -1,4 +1,4 @@
-"""All layers of a module as one node of autograd: input products, kernels and their gradients."""
+"""Layers of a module as one node of autograd: input products, kernels and their gradients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Composed = Callable[..., tuple[Tensor, States]]
 
 
 class Layers(torch.autograd.Function):
-    """All layers of a module, with the gradients of input, states and weights."""
+    """Node of all layers of a module, with the gradients of input, states and weights."""
 
     @staticmethod
     def forward(
@@ -43,16 +43,11 @@ class Layers(torch.autograd.Function):
         x: Tensor,
         *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        """The output and the last states.
+        """Return the output and the last states.
 
-        Args:
-            ctx: of the node.
-            stack: the call.
-            composed: computes the same by torch operations.
-            given: how many states the caller gives: none, or all.
-            replays: of calls like this one, if they come again.
-            x: (T, B, input), or (total, input) of packed rows.
-            flat: the caller's states, what `Ragged.tensors` gave, the cell's inputs, parameters.
+        `composed` computes the same by torch operations. `given` counts the caller's states: none,
+        or all. x is (T, B, input), or (total, input) of packed rows. `flat` has the caller's
+        states, what `Ragged.tensors` gave, the cell's inputs, and the parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
@@ -69,7 +64,7 @@ class Layers(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        """The gradient of each input that needs one."""
+        """Return the gradient of each input that needs one."""
         if ctx.spent:
             raise spent_error()
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
@@ -106,7 +101,7 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Lay
 
 
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
-    """The results of the node, and what its backward reads besides its inputs."""
+    """Return the results of the node, and what its backward reads besides its inputs."""
     states, ragged = flat[:given], stack.ragged
     first = given + stack.before_weights
     unweighted: Sequence[Any] = flat[first - stack.inputs : first]
@@ -125,7 +120,7 @@ def _backward(
     needs: Sequence[bool],
     retained: bool,
 ) -> list[Tensor | None]:
-    """The gradient of each input, by kernels."""
+    """Return the gradient of each input, by kernels."""
     stack: Stack = ctx.stack
     if not all_plain(gradients):
         check_gradients(gradients)
@@ -145,14 +140,10 @@ _version = attrgetter("_version")
 
 
 def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
-    """The saved tensors of a node as kernels can read them.
+    """Return the saved tensors of a node as kernels can read them.
 
-    Args:
-        ctx: of the node: `stack`, `given`, `device`, and the shape and dtype of each in `kinds`.
-        saved: as autograd gives them back.
-
-    Raises:
-        TensorError: a hook on saved tensors gave back another shape, dtype or device.
+    `ctx` has `stack`, `given`, `device`, and the shape and dtype of each in `kinds`. A
+    `TensorError` is raised if a hook on saved tensors gave back another shape, dtype or device.
     """
     likeness = Likeness((ctx.stack, ctx.given, *ctx.kinds[0], ctx.device), saved)
     if likeness.seen():
@@ -173,9 +164,6 @@ def apart(inputs: Sequence[Any]) -> list[Any]:
 
     One may depend on another: states of an earlier call depend on the same weights. The gradient of
     weights is that of this call alone, since autograd adds the rest itself.
-
-    Args:
-        inputs: of the call.
     """
     with torch.enable_grad():
         return [t.view_as(t) if t is not None and t.requires_grad else t for t in inputs]
@@ -187,13 +175,10 @@ def differentiable(
     needs: Sequence[bool],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The gradients of a call by operations that a tracer sees and autograd can differentiate.
+    """Return the gradients of a call by operations that a tracer sees and autograd differentiates.
 
-    Args:
-        again: computes the output and the last states of the call by such operations.
-        inputs: of the call, which `apart` gave and `again` reads.
-        needs: which of them need a gradient.
-        gradients: of the output and the last states; None for zero.
+    `again` computes the output and the last states by such operations, from `inputs` that `apart`
+    gave. `gradients` are of its results; None for zero.
     """
     with torch.enable_grad():
         y, last = again()

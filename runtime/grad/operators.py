@@ -1,4 +1,4 @@
-"""The kernels as operators of torch: forward and backward, for autograd, autocast and compile.
+"""Kernels as operators of torch: forward and backward, for autograd, autocast and compile.
 
 They dispatch on the device of their tensors. A cell travels as its JSON, so that a graph that holds
 the operator is complete in itself.
@@ -30,7 +30,7 @@ from .transforms import OPERATOR_TARGETS, check_gradients
 
 
 def _choice(variant: str, save: str, precision: str | None, reverse: bool) -> Choice:
-    """A choice from an operator's arguments; `call_of` refuses a variant that does not exist."""
+    """Return a choice from an operator's arguments; `call_of` refuses unknown variants."""
     return Choice(variant, cast(Save, save), cast(Precision, precision), reverse)
 
 
@@ -38,7 +38,7 @@ def _choice(variant: str, save: str, precision: str | None, reverse: bool) -> Ch
     "rnnc::scan", mutates_args=(), device_types=OPERATOR_TARGETS, schema=schemas.SCAN
 )
 def scan_op(*arguments: Any) -> list[Tensor]:
-    """The states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs.
+    """Return the states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs.
 
     A state that neither `over_time` nor, with `keep`, the backward wants at all steps is empty
     there. `variant` and `save` choose among the kernels of a GPU.
@@ -83,7 +83,7 @@ def _(*arguments: Any) -> list[Tensor]:
     schema=schemas.SCAN_BACKWARD,
 )
 def scan_backward_op(*arguments: Any) -> list[Tensor]:
-    """d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state.
+    """Return d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D), d_initial per state.
 
     `wx` and `b` are given where the gates are computed again.
     """

@@ -1,4 +1,4 @@
-"""The rows that the layers of a module read and write: of all steps, or packed ones."""
+"""Rows that the layers of a module read and write: of all steps, or packed ones."""
 
 from __future__ import annotations
 
@@ -14,44 +14,29 @@ from ..targets.stack import target_for
 
 
 class WholeRows:
-    """All rows of all steps: features are (T, B, …).
-
-    Args:
-        stack: the call.
-        sizes: T and B.
-    """
+    """All rows of all steps: features are (T, B, …), and `sizes` T and B."""
 
     def __init__(self, stack: Stack, sizes: tuple[int, int]) -> None:
         self._stack, self.sizes = stack, sizes
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """The features of a layer.
-
-        Args:
-            outputs: of each of its directions, (T, B, N, D).
-        """
+        """Return the features of a layer, from the outputs of its directions, (T, B, N, D) each."""
         (steps, batch), (heads, dim) = self.sizes, outputs[0].shape[2:]
         if len(outputs) == 1:
             return outputs[0].view(steps, batch, heads * dim)
         return torch.cat(list(outputs), 2).view(steps, batch, self._stack.features)
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
-        """The inverse of `joined`, for gradients.
-
-        Args:
-            features: their gradient; None for zero.
-        """
+        """Return the inverse of `joined`, for gradients; None for zero."""
         stack, directions = self._stack, len(self._stack.calls)
         if features is None:
             return [None] * directions
         return features.view(*self.sizes, directions, stack.heads, stack.dim).unbind(2)
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """The input's contribution to the gates, in the layout of the input's device.
+        """Return the input's contribution to the gates, in the layout of the input's device.
 
-        Args:
-            x: features.
-            weight: (Gx, N, D, input); None of a cell that takes no input.
+        `weight` is (Gx, N, D, input); None of a cell that takes no input.
         """
         stack = self._stack
         if weight is None:  # it still runs for as many steps
@@ -59,11 +44,7 @@ class WholeRows:
         return target_for(stack).project_at(x, weight, stack.tf32)
 
     def read(self, d_wx: Tensor) -> Tensor:
-        """The gradient of the input's contribution as `project_gradients` reads it.
-
-        Args:
-            d_wx: as a backward gives it.
-        """
+        """Return `d_wx` of a backward as `project_gradients` reads it."""
         return d_wx
 
     def project_gradients(
@@ -74,14 +55,10 @@ class WholeRows:
         wanted: tuple[bool, bool],
         d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of `project`: of x and of the weight, None where they are not wanted.
+        """Return the gradients of `project`, of x and of the weight; None if not `wanted`.
 
-        Args:
-            d_wx: what `read` gave.
-            x: features.
-            weight: as in `project`.
-            wanted: which of the two.
-            d_x: to which the gradient of x is added, in place; None for a new tensor.
+        `d_wx` is what `read` gave. The gradient of x is added to `d_x` in place; None for a new
+        tensor.
         """
         stack = self._stack
         return target_for(stack).project_gradients(
@@ -90,27 +67,22 @@ class WholeRows:
 
 
 class PackedRows:
-    """The rows that run, one after the other: features are (total, …). Products read no others.
-
-    Args:
-        stack: the call.
-        packing: of its rows.
-    """
+    """Rows that run, one after the other: features are (total, …). Products read no others."""
 
     def __init__(self, stack: Stack, packing: Packing) -> None:
         self._whole, self._packing = WholeRows(stack, packing.sizes), packing
         self.sizes = packing.sizes
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """As in `WholeRows`."""
+        """Return packed features; see `WholeRows`."""
         return self._packing.pack(outputs)
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
-        """As in `WholeRows`."""
+        """Return the inverse of `joined`; see `WholeRows`."""
         return self._whole.split(None if features is None else self._packing.pad(features))
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """As in `WholeRows`."""
+        """Return the input's contribution to the gates; see `WholeRows`."""
         assert weight is not None
         rows = self._whole.project(x.unsqueeze(1), weight)[0]  # (total, N, D, Gx)
         straight = rows.is_contiguous()
@@ -119,7 +91,7 @@ class PackedRows:
         return padded.transpose(0, 1)
 
     def read(self, d_wx: Tensor) -> Tensor:
-        """As in `WholeRows`; (1, total, N, D, Gx)."""
+        """Return `d_wx` as (1, total, N, D, Gx); see `WholeRows`."""
         padded = d_wx.transpose(0, 1)
         straight = padded[0, 0].is_contiguous()
         padded = padded if straight else padded.transpose(3, 4)
@@ -134,7 +106,7 @@ class PackedRows:
         wanted: tuple[bool, bool],
         d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """As in `WholeRows`."""
+        """Return the gradients of `project`; see `WholeRows`."""
         to = None if d_x is None else d_x.unsqueeze(1)
         own = d_wx, x.unsqueeze(1), weight, wanted
         found, d_weight = self._whole.project_gradients(*own, to)
@@ -145,13 +117,7 @@ LayerRows = WholeRows | PackedRows
 
 
 def layer_rows(stack: Stack, x: Tensor, ragged: Ragged | None) -> LayerRows:
-    """The rows of a call.
-
-    Args:
-        stack: the call.
-        x: (T, B, input), or (total, input) of packed rows.
-        ragged: of the call.
-    """
+    """Return the rows of a call on x, (T, B, input), or (total, input) of packed rows."""
     if ragged is None or ragged.starts is None or ragged.lengths is None:
         return WholeRows(stack, (x.shape[0], x.shape[1]))
     sizes = len(ragged.starts) - 1, len(ragged.lengths)

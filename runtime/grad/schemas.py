@@ -1,8 +1,8 @@
-"""The schemas of the operators, and the one place that orders a call's tensors by them.
+"""Schemas of the operators, and the one place that orders a call's tensors by them.
 
 Files of `torch.export` hold these schemas, so an argument may be added at the end, with a default,
-and none may change. Their order of tensors is not
-the one of `rnnc.scan`, which all other code uses.
+and none may change. Their order of tensors is not the one of `rnnc.scan`, which all other code
+uses.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _SCAN_ARGUMENTS, _SCAN_BACKWARD_ARGUMENTS = 17, 19
 
 
 def to_scan(inputs: ScanInputs) -> tuple[Any, ...]:
-    """The first arguments of `rnnc::scan`."""
+    """Return the first arguments of `rnnc::scan`."""
     lists = list(inputs.params), list(inputs.initial_states)
     return (inputs.wx, inputs.R, inputs.R_diag, inputs.b, *lists)
 
 
 def from_scan(arguments: Sequence[Any]) -> tuple[ScanInputs, list[Any]]:
-    """The inputs in the arguments of `rnnc::scan`, and its other arguments."""
+    """Return the inputs in the arguments of `rnnc::scan`, and its other arguments."""
     wx, R, R_diag, b, params, initial_states, *others = _with_defaults(arguments, _SCAN_ARGUMENTS)
     masks, unweighted = _from_last(*others[-4:])
     states, params = tuple(initial_states), tuple(params)
@@ -48,7 +48,7 @@ def from_scan(arguments: Sequence[Any]) -> tuple[ScanInputs, list[Any]]:
 
 
 def to_scan_gradients(found: Gradients, saved: Saved, bias: bool) -> tuple[Any, ...]:
-    """The gradient of each argument of `rnnc::scan`."""
+    """Return the gradient of each argument of `rnnc::scan`."""
     given = found.given(saved, bias)
     tensors = to_scan(given)
     d_reset_to = None
@@ -59,7 +59,7 @@ def to_scan_gradients(found: Gradients, saved: Saved, bias: bool) -> tuple[Any, 
 
 
 def to_last(call: ScanInputs | Saved) -> tuple[Any, ...]:
-    """The last arguments of both operators, if a call has masks, or the cell inputs."""
+    """Return the last arguments of both operators, if a call has masks, or the cell inputs."""
     masks, unweighted = call.masks, list(call.unweighted)
     last: tuple[Any, ...] = (None, None, None)
     if masks is not None:
@@ -73,7 +73,7 @@ def to_last(call: ScanInputs | Saved) -> tuple[Any, ...]:
 def _from_last(
     steps: Any, longest: Any, reset_to: Any, inputs: Any
 ) -> tuple[Masks | None, tuple[Any, ...]]:
-    """The inverse of `to_last`."""
+    """Return the inverse of `to_last`."""
     unweighted = tuple(inputs or ())
     if steps is None:
         return None, unweighted
@@ -81,7 +81,7 @@ def _from_last(
 
 
 def to_backward(saved: Saved) -> tuple[Any, ...]:
-    """The arguments of `rnnc::scan_backward` that a forward saved."""
+    """Return the arguments of `rnnc::scan_backward` that a forward saved."""
     lists = list(saved.params), list(saved.initial_states), list(saved.states)
     return (saved.wx, saved.b, saved.R, saved.R_diag, *lists, saved.saved)
 
@@ -89,7 +89,7 @@ def to_backward(saved: Saved) -> tuple[Any, ...]:
 def from_backward(
     arguments: Sequence[Any], masks: Masks | None = None, unweighted: Sequence[Any] = ()
 ) -> Saved:
-    """The inverse of `to_backward`."""
+    """Return the inverse of `to_backward`."""
     wx, b, R, R_diag, params, initial_states, states, saved = arguments
     return Saved(
         wx,
@@ -106,7 +106,7 @@ def from_backward(
 
 
 def from_scan_backward(arguments: Sequence[Any]) -> tuple[Any, Any, Saved, list[Any]]:
-    """Of `rnnc::scan_backward`: d_states, d_last, what a forward saved, and the other arguments."""
+    """Return `rnnc::scan_backward`'s d_states, d_last, what a forward saved, and the others."""
     d_states, d_last, *tensors = _with_defaults(arguments, _SCAN_BACKWARD_ARGUMENTS)
     saved = from_backward(tensors[:8], *_from_last(*tensors[-4:]))
     return d_states, d_last, saved, tensors[8:-4]
@@ -117,13 +117,13 @@ _DEFAULTS = (None, False, None, None, None, None)
 
 
 def _with_defaults(arguments: Sequence[Any], count: int) -> list[Any]:
-    """All arguments of an operator: torch leaves out the last ones that have their defaults."""
+    """Return all arguments of an operator: torch leaves out the last ones that are defaults."""
     missing = count - len(arguments)
     return [*arguments, *_DEFAULTS[len(_DEFAULTS) - missing :]]
 
 
 def count_given(arguments: Sequence[Any]) -> int:
-    """How many of all arguments of an operator torch takes as given: see `_with_defaults`."""
+    """Return how many arguments of an operator torch takes as given: see `_with_defaults`."""
     count = len(arguments)
     for default in reversed(_DEFAULTS):
         if arguments[count - 1] is not default:
@@ -133,7 +133,7 @@ def count_given(arguments: Sequence[Any]) -> int:
 
 
 def to_results(gradients: Gradients) -> list[Tensor]:
-    """The results of `rnnc::scan_backward`."""
+    """Return the results of `rnnc::scan_backward`."""
     g = gradients
     single = (g.d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params)
     # Tensors of their own: an operator may not return views of one tensor.
@@ -145,7 +145,7 @@ def to_results(gradients: Gradients) -> list[Tensor]:
 
 
 def from_results(results: Sequence[Tensor], states: int, unweighted: int = 0) -> Gradients:
-    """The inverse of `to_results`."""
+    """Return the inverse of `to_results`."""
     d_wx, d_R, d_R_diag, d_b, d_params, *rest = results
     end = states + unweighted
     d_reset_to, d_unweighted = rest[end:] or None, rest[states:end]

@@ -26,7 +26,7 @@ from .transforms import check_gradients, check_has_operators
 
 
 class Step(torch.autograd.Function):
-    """A single step, with the gradients of input, states and weights."""
+    """Node of a single step, with the gradients of input, states and weights."""
 
     @staticmethod
     def forward(
@@ -38,16 +38,11 @@ class Step(torch.autograd.Function):
         x: Tensor,
         *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        """The output and the new states.
+        """Return the output and the new states.
 
-        Args:
-            ctx: of the node.
-            stack: the call.
-            composed: computes a sequence by torch operations.
-            given: how many states the caller gives: none, or all.
-            replays: of steps like this one, if they come again.
-            x: (B, input), or (1, B, input) where the target runs a sequence of one step as a step.
-            flat: the caller's states and parameters.
+        `composed` computes a sequence by torch operations. `given` counts the caller's states:
+        none, or all. x is (B, input), or (1, B, input) where the target runs a sequence of one step
+        as a step. `flat` has the caller's states and the parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):
@@ -67,7 +62,7 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        """The gradient of each input that needs one."""
+        """Return the gradient of each input that needs one."""
         stack: Stack = ctx.stack
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
@@ -87,7 +82,7 @@ class Step(torch.autograd.Function):
 
 
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Any]:
-    """The output, the new states, and what the kernels saved."""
+    """Return the output, the new states, and what the kernels saved."""
     states: Sequence[Any] = flat[:given]
     run = target_for(stack).step(stack, x, states, stack.flat_weights(flat[given:]))
     return [run.output, *run.last, run.saved]
@@ -100,7 +95,7 @@ def _backward(
     gradients: Sequence[Tensor | None],
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradient of each input, by kernels."""
+    """Return the gradient of each input, by kernels."""
     stack: Stack = ctx.stack
     if not all_plain(gradients):
         check_gradients(gradients)
@@ -115,9 +110,10 @@ def _backward(
 
 
 def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
-    """The new states as the forward computed them. They are computed again where the caller has
-    changed them since, under hooks on saved tensors, and in a second backward: a node keeps none
-    after its first one.
+    """Return the new states as the forward computed them.
+
+    They are computed again where the caller has changed them since, under hooks on saved tensors,
+    and in a second backward: a node keeps none after its first one.
     """
     kept, ctx.new = ctx.new, None
     if kept is not None and all(state._version == version for state, version in kept):
@@ -129,13 +125,9 @@ def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
 def composed_step(
     composed: Composed, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor | None]
 ) -> tuple[Tensor, States]:
-    """A single step as a sequence of one.
+    """Run a single step as a sequence of one, by `composed`, on x (B, input) or (1, B, input).
 
-    Args:
-        composed: computes a sequence by torch operations.
-        x: (B, input) or (1, B, input).
-        states: before the step, (layers, B, hidden) each; empty for their initial values.
-        weights: the `LayerWeights.flat` of each layer, one after the other.
+    `states` are (layers, B, hidden) each before the step; empty for their initial values.
     """
     if x.ndim == 3:
         return composed(x, states, weights, ())
@@ -154,7 +146,7 @@ _MOST = 256
 
 
 def _left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
-    """What `as_left` gives, by one comparison where like tensors came before."""
+    """Return what `as_left` gives, by one comparison where like tensors came before."""
     tensors = [tensor for tensor in saved if tensor is not None]
     key = (ctx.stack, ctx.given, ctx.kinds[0], len(tensors))
     alike = _ALIKE.get(key)
@@ -170,5 +162,5 @@ def _left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
 
 
 def _named(ctx: Any, inputs: Sequence[Any]) -> tuple[Tensor, Sequence[Tensor], Sequence[Any]]:
-    """The inputs by name: x, the caller's states and parameters."""
+    """Return the inputs by name: x, the caller's states and parameters."""
     return inputs[0], inputs[1 : 1 + ctx.given], inputs[1 + ctx.given :]

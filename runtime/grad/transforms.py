@@ -19,16 +19,10 @@ _FUNCTORCH = torch._C._functorch
 
 
 def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a call must take the reference, for a transform that the kernels cannot follow.
+    """Return True if a call must take the reference, for a transform that kernels cannot follow.
 
-    Args:
-        backend: the caller's. With "auto" the reference serves, which is said once; any other
-            names kernels, and they are refused.
-        tensors: of the call.
-
-    Raises:
-        TransformError: the kernels were asked for by name, or the call is traced by
-            `torch.jit.trace`.
+    With the backend "auto" the reference serves, which is said once. Any other backend names
+    kernels, and they are refused by a `TransformError`; so is `torch.jit.trace` in any case.
     """
     if torch.compiler.is_compiling():
         return bool(_compiled_needs_reference(backend))
@@ -37,7 +31,7 @@ def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
 
 @constant_in_graphs
 def _compiled_needs_reference(backend: str) -> bool:
-    """The same while a compiler traces, which enters and guards the transforms themselves."""
+    """Answer while a compiler traces, which enters and guards the transforms themselves."""
     if torch.onnx.is_in_onnx_export():
         return _needs_reference(backend, (_ONNX, False))
     return _needs_reference(backend, _functorch() or _forward_mode())
@@ -54,14 +48,7 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
 
 
 def check_has_operators(target: str) -> None:
-    """Refuse a call that only the operators of torch can serve, for a target that has none.
-
-    Args:
-        target: its name.
-
-    Raises:
-        TransformError: it was registered from outside this package.
-    """
+    """Refuse a call that needs operators of torch, for a target from outside this package."""
     if target not in OPERATOR_TARGETS:
         raise TransformError(
             f'backend="{target}"',
@@ -72,7 +59,7 @@ def check_has_operators(target: str) -> None:
 
 
 def refused(name: str) -> TransformError:
-    """The error that names a transform."""
+    """Return the error that names a transform."""
     return TransformError(
         "a call under a transform of torch",
         name,
@@ -82,17 +69,13 @@ def refused(name: str) -> TransformError:
 
 
 def check_gradients(gradients: Sequence[Tensor | None]) -> None:
-    """Refuse gradients of which each is a batch of many.
-
-    Raises:
-        TransformError: they come from `is_grads_batched=True`, `vectorize=True` or `vmap`.
-    """
+    """Refuse gradients of which each is a batch: of `is_grads_batched`, `vectorize` or `vmap`."""
     if any(is_wrapped(g) for g in gradients):
         raise refused("a batch of gradients at once (vmap, is_grads_batched or vectorize=True)")
 
 
 def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
-    """What transforms a call, and whether it is refused whatever the backend."""
+    """Return what transforms a call, and whether it is refused whatever the backend."""
     if any_tangent(tensors):
         return _forward_mode()
     if not is_watched():
@@ -103,11 +86,7 @@ def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
 
 
 def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a call is under a transform that the kernels cannot follow.
-
-    Args:
-        tensors: of the call.
-    """
+    """Return True if a call is under a transform that the kernels cannot follow."""
     if torch.compiler.is_compiling():
         return bool(_compiled_is_transformed())
     return _transform(tensors) is not None

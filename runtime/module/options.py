@@ -1,4 +1,4 @@
-"""The options of `rnnc.RNN`: as its calls read them, and as its text shows them."""
+"""Options of `rnnc.RNN`: as its calls read them, and as its text shows them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULTS = {
 
 
 class Options(nn.Module):
-    """What `rnnc.RNN` does with its options."""
+    """Part of `rnnc.RNN` that reads its options."""
 
     def _settings(self) -> Settings:
         rnn = cast("RNN", self)
@@ -41,7 +41,7 @@ class Options(nn.Module):
         return Settings(rnn.cell, *sizes, rnn.dropout, rnn.backend, choice, rnn.layers, rnn._form)
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What may be set between calls, of the module and of torch."""
+        """Return what may be set between calls, of the module and of torch."""
         rnn = cast("RNN", self)
         tf32, dropout = target.rounds(dtype, rnn.precision), rnn.training and rnn.dropout
         sizes = rnn.heads, rnn.hidden_size, rnn.num_layers, rnn.bidirectional
@@ -49,7 +49,7 @@ class Options(nn.Module):
         return rnn.cell, sizes, dropout, tf32, rnn.backend, choice
 
     def extra_repr(self) -> str:
-        """The arguments that differ from their defaults."""
+        """Return the arguments that differ from their defaults, as text."""
         rnn = cast("RNN", self)
         shown = [rnn.cell.name, str(rnn.input_size), str(rnn.hidden_size)]
         found = {name: getattr(self, name) for name in _DEFAULTS}

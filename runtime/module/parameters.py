@@ -1,4 +1,4 @@
-"""The weights of `rnnc.RNN` as parameters of a module: drawn, found, saved and loaded."""
+"""Weights of `rnnc.RNN` as parameters of a module: drawn, found, saved and loaded."""
 
 from __future__ import annotations
 

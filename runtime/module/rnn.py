@@ -191,7 +191,7 @@ class RNN(Steps, Options, Weighted):
 
     @property
     def _features(self) -> int:
-        """Of the output of a layer."""
+        """Number of features of the output of a layer."""
         return self._widths[0] * (2 if self.bidirectional else 1)
 
     def forward(
@@ -267,7 +267,7 @@ class RNN(Steps, Options, Weighted):
         return found[0], last
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
-        """Lengths, resets and reset values of a call, checked; None without any."""
+        """Return lengths, resets and reset values of a call, checked; None without any."""
         sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
         return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
 
@@ -286,7 +286,7 @@ class RNN(Steps, Options, Weighted):
         ragged: Ragged | None = None,
         unweighted: Sequence[Tensor] = (),
     ) -> tuple[list[Tensor], States]:
-        """All layers, time first, batched."""
+        """Run all layers, time first, batched."""
         settings, projection = self._settings(), self._projection
         call = self.training, x, states, self._weights_on(x.device)
         if projection is not None:

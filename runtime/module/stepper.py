@@ -83,11 +83,7 @@ class Stepper:
             self.reset()
 
     def _captured(self, weights: int) -> list[Callable[[], None]] | None:
-        """What replays a step that reads either set of states; None where nothing can be captured.
-
-        Args:
-            weights: how many the module has.
-        """
+        """Return a replay of a step for each set of states; None where nothing can be captured."""
         rnn = self._rnn
         computed = rnn._projection is not None or bool(rnn.cell.inputs)
         if computed or len(self._watched) != weights:
@@ -158,7 +154,7 @@ class Stepper:
 
     @property
     def states(self) -> tuple[Tensor, ...]:
-        """Each state now, (num_layers, B, hidden): buffers that calls overwrite."""
+        """States now, (num_layers, B, hidden) each: buffers that calls overwrite."""
         return tuple(self._sets[self._now])
 
     def reset(self, mask: Tensor | None = None) -> None:
@@ -191,7 +187,7 @@ class Stepper:
                 torch.where(rows, initial, state, out=state)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """A copy of each state, (num_layers, B, hidden), by name."""
+        """Return a copy of each state, (num_layers, B, hidden), by name."""
         names = [state.name for state in self._rnn.cell.states]
         return {name: own.clone() for name, own in zip(names, self.states, strict=True)}
 

@@ -1,4 +1,4 @@
-"""A module from step to step: the methods of `rnnc.RNN` that take one step at a time."""
+"""Methods of `rnnc.RNN` that take one step at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Steps(nn.Module):
-    """What `rnnc.RNN` does for closed loops."""
+    """Part of `rnnc.RNN` for closed loops."""
 
     def step(
         self,
@@ -93,7 +93,7 @@ class Steps(nn.Module):
         check_states(states, rnn._state_names, shapes, axes, "x", x)
 
     def _unweighted(self, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
-        """The cell's inputs of a call, checked; `axes` are those of x without the last one."""
+        """Return the cell's inputs of a call, checked; `axes` are those of x but the last."""
         rnn = cast("RNN", self)
         dim = rnn.hidden_size // rnn.heads
         return unweighted_of(rnn.cell, inputs, x, axes, rnn.heads, dim)
@@ -101,7 +101,7 @@ class Steps(nn.Module):
     def _after_reset(
         self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
     ) -> list[Tensor]:
-        """The states before a step, after its resets."""
+        """Return the states before a step, after its resets."""
         rnn = cast("RNN", self)
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
         sizes = rnn.num_layers, rnn._widths
@@ -121,9 +121,10 @@ class Steps(nn.Module):
         *,
         hx: Sequence[Tensor] | Tensor | None = None,
     ) -> Stepper:
-        """What runs all layers from step to step with its states kept in place, for inference.
+        """Return a stepper: it runs all layers from step to step, for inference.
 
-        On a GPU a step is one CUDA graph, which takes a fraction of the time of `step`.
+        It keeps its states in place. On a GPU a step is one CUDA graph, which takes a fraction of
+        the time of `step`.
 
         Args:
             batch_size: B, the sequences that it runs at once.
@@ -154,7 +155,7 @@ class Steps(nn.Module):
         training: bool,
         unweighted: Sequence[Tensor] = (),
     ) -> tuple[Tensor, States]:
-        """All layers over one step, batched."""
+        """Run all layers over one step, batched."""
         rnn = cast("RNN", self)
         settings, weights = rnn._settings(), rnn._weights_on(x.device)
         if rnn._projection is not None:

@@ -1,4 +1,4 @@
-"""The weights of a layer: their shapes, initial distributions and present values."""
+"""Weights of a layer: their shapes, initial distributions and present values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call runs: by kernels, as a node of autograd, by operators, or as a loop over calls.
+"""Runs of a call: by kernels, as a node of autograd, by operators, or as a loop over calls.
 
 The targets of this package are registered here, where all calls come by.
 """

@@ -1,4 +1,4 @@
-"""A module's call that returns all states of the last layer at all steps."""
+"""Calls of a module that return all states of the last layer at all steps."""
 
 from __future__ import annotations
 
@@ -27,19 +27,8 @@ def scan_all_states(
 ) -> tuple[list[Tensor], States]:
     """Run all layers: those below the last as in any call, and then the last one.
 
-    Args:
-        settings: of the module.
-        training: whether features are dropped between layers.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; None for each state's
-            `init`.
-        weights: the parameters, in the form of `settings`.
-        ragged: lengths and resets, if there are any.
-        unweighted: as in `ScanInputs`, the same for all layers.
-
-    Returns:
-        The last layer's states at all steps, (T, B, directions * hidden) each, and each state of
-        all layers after the last step.
+    Arguments are as in `scan_layers`. The results are the last layer's states at all steps,
+    (T, B, directions * hidden) each, and each state of all layers after the last step.
     """
     if settings.order == "wavefront" and settings.layers > 1:
         check_wavefront(settings, x, None)

@@ -29,10 +29,9 @@ NO_ROWS = None, None, None  # all rows run all steps
 
 
 class Module(Protocol):
-    """A module whose calls may be known.
+    """Module whose calls may be known.
 
-    Attributes:
-        batch_first: whether x of a sequence is (B, T, input).
+    `batch_first` says that x of a sequence is (B, T, input).
     """
 
     batch_first: bool
@@ -40,23 +39,17 @@ class Module(Protocol):
 
     @property
     def _in_order(self) -> list[Named | None]:
-        """The names of the weights, in the order of a call's."""
+        """Names of the weights, in the order of a call's."""
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What may be set between calls, of the module and of torch, for calls of a dtype."""
+        """Return what may be set between calls of a dtype, of the module and of torch."""
 
 
 class _Known(NamedTuple):
-    """A call that passed all checks.
+    """Call that passed all checks.
 
-    Attributes:
-        options: of the module.
-        alike: whether tensors have the types, dtypes, devices, sizes and strides of its tensors,
-            and no mode of torch is active that was not. One call of C; it holds no tensor.
-        settings: of the module.
-        stack: the call.
-        needs_grad: whether a backward may follow.
-        replays: of such calls.
+    `alike` says whether tensors have the types, dtypes, devices, sizes and strides of its tensors,
+    and no mode of torch is active that was not. It is one call of C, and holds no tensor.
     """
 
     options: tuple[Any, ...]
@@ -68,8 +61,10 @@ class _Known(NamedTuple):
 
 
 class KnownCalls:
-    """The calls of one module that passed all checks, by their kind: what one method has checked
-    answers for no other. A copy of the module begins without any.
+    """Calls of one module that passed all checks, by their kind.
+
+    The checks of one method do not answer for another. A copy of the module begins without any
+    calls.
     """
 
     def __init__(self) -> None:
@@ -90,14 +85,9 @@ class KnownCalls:
         rows: tuple[Any, Any, Any] = NO_ROWS,
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
     ) -> tuple[Settings, PlainCall] | None:
-        """As `find`, for a call over time as the caller makes it.
+        """Return what `find` does, for a call over time as the caller makes it.
 
-        Args:
-            rnn: the module.
-            x: of the caller; batched, or nothing is found.
-            states: of the caller.
-            rows: lengths, resets and reset values of the caller.
-            unweighted: as in `find`.
+        `rows` are lengths, resets and reset values. Nothing is found where x is not batched.
         """
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
@@ -120,15 +110,9 @@ class KnownCalls:
         ragged: Ragged | None = None,
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
     ) -> tuple[Settings, PlainCall] | None:
-        """The settings and what a call becomes, if a like one is known.
+        """Return the settings and what a call becomes, if a like one is known; else None.
 
-        Args:
-            kind: of the call.
-            rnn: the module.
-            x: of the caller.
-            states: of the caller.
-            ragged: lengths and resets, if there are any.
-            unweighted: gives the cell's inputs as in `ScanInputs`, or raises what a check says.
+        `unweighted` gives the cell's inputs as in `ScanInputs`, or raises what a check says.
         """
         # A compiler traces the checks; the other two are no part of what `alike` compares.
         if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
@@ -162,16 +146,7 @@ class KnownCalls:
         settings: Settings,
         call: PlainCall,
     ) -> None:
-        """Remember a call that passed all checks.
-
-        Args:
-            kind: of the call.
-            rnn: the module.
-            x: of the caller.
-            states: of the caller.
-            settings: of the module.
-            call: what it became.
-        """
+        """Remember a call that passed all checks, and became `call`."""
         key = _key(kind, x, states, call.ragged)
         if kind != "step" and key not in self._seen:
             # Sequences may have another length each time: only what comes again is worth it.
@@ -198,15 +173,16 @@ class KnownCalls:
 
 
 def _key(kind: Kind, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:
-    """What differs between the calls of one loop."""
+    """Return what differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
     rows = None if ragged is None else (ragged.kind, ragged.fill)
     return kind, x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled(), rows
 
 
 def _in_time(rows: tuple[Any, Any, Any], batch_first: bool, x: Tensor) -> Ragged | None:
-    """Lengths and resets of the caller, time first, for x (T, B, input); None where a check has to
-    say what is wrong. Lengths are checked here, since their values count.
+    """Return lengths and resets of the caller, time first, for x (T, B, input).
+
+    None where a check has to say what is wrong. Lengths are checked here, since their values count.
     """
     lengths, reset, reset_to = rows
     given = [each for each in (reset, *(reset_to or ())) if each is not None]

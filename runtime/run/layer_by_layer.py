@@ -1,4 +1,4 @@
-"""All layers of a module, layer by layer, by operations that tracers, modes and autograd see."""
+"""Layers of a module, one by one, by operations that tracers, modes and autograd see."""
 
 from __future__ import annotations
 
@@ -33,20 +33,8 @@ def composed(
 ) -> tuple[Tensor, States]:
     """Run all layers by operations that tracers, modes, subclasses and autograd can see.
 
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; empty for each
-            state's `init`.
-        weights: the parameters, in the form of `settings`.
-        masks: of each dropout, where they are drawn already.
-        ragged: lengths and resets, if there are any.
-        unweighted: as in `ScanInputs`, the same for all layers.
-
-    Returns:
-        The output of the last layer, (T, B, directions * hidden), and each state after the last
-        step.
+    `masks` are those of each dropout, where they are drawn already. `states` is empty for each
+    state's `init`. Other arguments and the results are as in `scan_layers`.
     """
     if isinstance(settings.form, TorchForm) and ragged is None:
         return torch_layers(settings, dropout, x, states, weights, masks)
@@ -84,20 +72,11 @@ def scan_direction(
     masks: Masks | None = None,
     unweighted: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], States]:
-    """Run one direction of a layer.
+    """Run one direction of a layer, on x (T, B, features).
 
-    Args:
-        settings: of the module.
-        choice: of the direction.
-        x: (T, B, features).
-        states: before the first step, (B, hidden) each; empty for each state's `init`.
-        weights: of the direction.
-        all_states: whether all states are wanted at all steps, or the output alone.
-        masks: of the direction, if there are lengths or resets.
-        unweighted: as in `ScanInputs`.
-
-    Returns:
-        The states at all steps, (T, B, hidden) each, and after the last step, (B, hidden) each.
+    `states` are (B, hidden) each before the first step; empty for each state's `init`. The results
+    are the states at all steps, (T, B, hidden) each, of which `all_states` wants all or the output
+    alone, and those after the last step, (B, hidden) each.
     """
     cell, heads, dim = settings.cell, settings.heads, settings.dim
     steps, batch, _ = x.shape

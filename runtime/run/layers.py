@@ -1,4 +1,4 @@
-"""All layers of a module over time: as one node of autograd, or layer by layer."""
+"""Layers of a module over time: as one node of autograd, or layer by layer."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ def scan_layers(
     """Run all layers of a module.
 
     Args:
-        settings: of the module.
         training: whether features are dropped between layers.
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; None for each state's
             `init`.
         weights: the parameters, in the form of `settings`.
         remember: is told what the call became, if kernels run it directly.
-        ragged: lengths and resets, if there are any.
         unweighted: as in `ScanInputs`, the same for all layers.
 
     Returns:
@@ -80,16 +78,9 @@ def scan_layers(
 def run_plain_call(
     settings: Settings, dropout: float, call: PlainCall, again: Composed | None = None
 ) -> tuple[Tensor, States]:
-    """Run all layers by kernels.
+    """Run all layers by kernels; the results are those of `scan_layers`.
 
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        call: over time.
-        again: computes the same by operations of torch; None for `composed`.
-
-    Returns:
-        As `scan_layers`.
+    `again` computes the same by operations of torch; None for `composed`.
     """
     stack, x, given, weights, needs_grad, replays, ragged, unweighted = call
     rows = unweighted if ragged is None else (*ragged.tensors(), *unweighted)
@@ -109,10 +100,9 @@ def run_plain_call(
 
 
 def one_step(call: PlainCall) -> list[Tensor]:
-    """The output and the new states of a step, or of a sequence of one, without gradients.
+    """Return the output and the new states of a step, or of a sequence of one, without gradients.
 
-    Args:
-        call: on a target that has kernels for single steps.
+    The target must have kernels for single steps.
     """
     weights = call.stack.flat_weights(call.weights)
     stepped = target_for(call.stack).step(call.stack, call.x, call.states, weights)
@@ -120,7 +110,7 @@ def one_step(call: PlainCall) -> list[Tensor]:
 
 
 def _inference(call: PlainCall) -> list[Tensor]:
-    """The output and the last states, where no gradient is wanted."""
+    """Return the output and the last states, where no gradient is wanted."""
     if call.ragged is None and not call.unweighted:
         tensors = call.x, call.states, call.weights
         found = target_for(call.stack).sequence(call.stack, *tensors)
@@ -140,11 +130,7 @@ def check_wavefront(
 ) -> None:
     """Refuse a call whose layers cannot run at the same time, whatever its sizes.
 
-    Args:
-        settings: of the module.
-        x: gives the type of device.
-        call: what it became; None for torch operations.
-        ragged: lengths and resets, if there are any.
+    `call` is what it became; None for torch operations.
 
     Raises:
         PlanError: says why.
@@ -172,16 +158,10 @@ def plain_call(
     ragged: Ragged | None = None,
     unweighted: Sequence[Tensor] = (),
 ) -> PlainCall | None:
-    """What runs all layers by kernels directly; None where torch has to see the call.
+    """Return what runs all layers by kernels directly; None where torch has to see the call.
 
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        x: (T, B, input), (B, input) of a single step, or (total, input) of packed rows.
-        given: the caller's states, or none.
-        weights: the parameters, in the form of `settings`.
-        ragged: lengths and resets, if there are any.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    x is (T, B, input), (B, input) of a single step, or (total, input) of packed rows. `given` has
+    the caller's states, or none.
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
@@ -223,14 +203,10 @@ def kernel_call(
     weights: Sequence[Tensor | None],
     traced: bool,
 ) -> KernelCall | None:
-    """The tensors of a call in the dtype of its kernels; None where torch operations have to run.
+    """Return a call in the dtype of its kernels; None where torch operations have to run.
 
-    Args:
-        settings: as in `plain_call`.
-        x: as in `plain_call`.
-        given: as in `plain_call`.
-        weights: as in `plain_call`.
-        traced: whether a compiler, a mode or a tracer sees the call, so that an operator runs it.
+    Arguments are as in `plain_call`. `traced` says that a compiler, a mode or a tracer sees the
+    call, so that an operator runs it.
     """
     device = x.device
     tensors = [x, *given, *[weight for weight in weights if weight is not None]]

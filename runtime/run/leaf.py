@@ -11,13 +11,9 @@ from ..errors import TensorError
 
 
 def as_leaf(module: nn.Module, input: Proxy, *more: Any, **named: Any) -> Any:
-    """A call of a module as one node of a graph of `torch.fx`, as calls of torch's modules are.
+    """Return a call of a module as one node of a graph of `torch.fx`, like one of torch's modules.
 
-    Args:
-        module: is called.
-        input: of the caller.
-        more: further arguments; the last ones are left out if they are None.
-        named: arguments by name; those that are None or False are left out.
+    The last of `more` are left out if they are None, those of `named` if they are None or False.
 
     Raises:
         TensorError: the module itself is traced, whose graph cannot hold it.

@@ -1,4 +1,4 @@
-"""A module's call as kernels can run it."""
+"""Calls of a module as kernels can run them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ from ..program.replays import Replays
 
 
 class KernelCall(NamedTuple):
-    """A call that kernels can run.
+    """Call that kernels can run; its tensors are the caller's, in the dtype of the call.
 
-    Attributes:
-        target: the name of the target that runs it.
-        x: the input, in the dtype of the call.
-        states: the caller's, likewise.
-        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
-        needs_grad: whether a backward may follow.
+    `target` is the name of the target that runs it. `needs_grad` says that a backward may follow.
     """
 
     target: str
@@ -31,17 +26,10 @@ class KernelCall(NamedTuple):
 
 
 class PlainCall(NamedTuple):
-    """A call on tensors that kernels read by their address.
+    """Call on tensors that kernels read by their address; see `KernelCall`.
 
-    Attributes:
-        stack: the call, besides its tensors.
-        x: as in `KernelCall`.
-        states: as in `KernelCall`.
-        weights: as in `KernelCall`.
-        needs_grad: as in `KernelCall`.
-        replays: of calls like this one, if they come again.
-        ragged: lengths and resets, if there are any; lengths of int64 on the device of x.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    `replays` are of calls like this one, if they come again. Lengths of `ragged` are of int64 on
+    the device of x. `unweighted` is as in `ScanInputs`, the same for all layers.
     """
 
     stack: Stack

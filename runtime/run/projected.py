@@ -29,24 +29,13 @@ def scan_projected(
     every: bool = False,
     unweighted: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], States]:
-    """Run all layers of a module whose output is projected.
+    """Run all layers of a module whose output is projected, on x (T, B, input).
 
-    Args:
-        settings: of the module.
-        projection: of its cell.
-        training: whether features are dropped between layers.
-        x: (T, B, input).
-        states: before the first step: h (layers * directions, B, heads * P), each other state
-            (layers * directions, B, hidden); None for each state's `init`.
-        weights: the parameters, in the form of `settings`; the matrices P are the last of each
-            direction.
-        ragged: lengths and resets, if there are any.
-        every: whether all states of the last layer are wanted at all steps, or the output alone.
-        unweighted: as in `ScanInputs`, the same for all layers.
-
-    Returns:
-        The output of the last layer, or all its states, at all steps, (T, B, features) each, and
-        each state of all layers after the last step.
+    `states` before the first step are h (layers * directions, B, heads * P) and each other state
+    (layers * directions, B, hidden); None for each state's `init`. The matrices P are the last of
+    the `weights` of each direction. `every` wants all states of the last layer at all steps, or
+    else its output alone: (T, B, features) each. The other result is each state of all layers after
+    the last step.
     """
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
         check_wavefront(settings, x, None)
@@ -93,15 +82,8 @@ def whole_layer(
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected.
 
-    Args:
-        settings: of the module.
-        projection: of its cell.
-        x: (T, B, features).
-        parts: the weights of each direction.
-        unweighted: as in `ScanInputs`.
-
-    Returns:
-        The output at all steps, (T, B, features), and the states of each direction after its last.
+    The results are the output at all steps, (T, B, features), and the states of each direction
+    after its last.
     """
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     weights = [weight for part in parts for weight in part.whole(settings.heads)]

@@ -1,4 +1,4 @@
-"""One direction of a layer whose output is projected."""
+"""Single direction of a layer whose output is projected."""
 
 from __future__ import annotations
 
@@ -23,17 +23,10 @@ from .scan import run_scan
 
 
 class Direction(NamedTuple):
-    """A call of one direction of a layer.
+    """Call of one direction of a layer, on x (T, B, features).
 
-    Attributes:
-        settings: of the module.
-        projection: of its cell.
-        choice: of the direction.
-        x: (T, B, features).
-        states: before the first step, (B, features) each; empty for each state's `init`.
-        part: its weights.
-        every: whether all states are wanted at all steps, or the output alone.
-        unweighted: as in `ScanInputs`.
+    `states` are (B, features) each before the first step; empty for each state's `init`. `every`
+    wants all states at all steps, or else the output alone. `unweighted` is as in `ScanInputs`.
     """
 
     settings: Settings
@@ -48,12 +41,9 @@ class Direction(NamedTuple):
     def masks(
         self, in_time: RaggedLayers | None, ragged: Ragged | None, index: int
     ) -> tuple[Masks | None, Tensor | None]:
-        """The masks of the recurrence on h~, which restarts at zero, and what h becomes there.
+        """Return the masks of the recurrence on h~, which restarts at zero, and h after a reset.
 
-        Args:
-            in_time: of the call.
-            ragged: of the call.
-            index: the number of the direction among those of all layers.
+        `index` is the number of the direction among those of all layers.
         """
         if in_time is None or ragged is None:
             return None, None
@@ -79,11 +69,9 @@ class Direction(NamedTuple):
         return Masks(found.steps, found.longest, (zero, *others)), value
 
     def run(self, masks: Masks | None, value: Tensor | None) -> tuple[list[Tensor], States]:
-        """The states at all steps, (T, B, features) each, and after the last step.
+        """Return the states at all steps, (T, B, features) each, and after the last step.
 
-        Args:
-            masks: of the recurrence.
-            value: of h after a reset, as in `Masks.reset_to`; None where it is zero.
+        `value` is h after a reset, as in `Masks.reset_to`; None where it is zero.
         """
         h, others = self._first()
         if masks is None:
@@ -109,7 +97,7 @@ class Direction(NamedTuple):
         )
 
     def _first(self) -> tuple[Tensor | None, Sequence[Tensor]]:
-        """The states before the first step: h, or None where it is zero, and the others."""
+        """Return the states before the first step: h, or None where it is zero, and the others."""
         if self.states:
             return self.states[0], self.states[1:]
         settings, projection = self.settings, self.projection
@@ -122,7 +110,7 @@ class Direction(NamedTuple):
         return self.x.new_full((batch, size), projection.init), others
 
     def _all_rows(self, h: Tensor | None, others: Sequence[Tensor]) -> tuple[list[Tensor], States]:
-        """All rows run all steps: the first from h, the later ones from the h~ of the first."""
+        """Run all steps of all rows: the first from h, the later ones from the h~ of the first."""
         x, reverse = self.x, self.choice.reverse is True
         state = x.new_zeros(x.shape[1], self.settings.heads * self.settings.dim)
         states, more = [state, *others], self.unweighted
@@ -151,13 +139,9 @@ class Direction(NamedTuple):
     def _single(
         self, x: Tensor, h: Tensor, others: Sequence[Tensor], unweighted: Sequence[Tensor]
     ) -> list[Tensor]:
-        """The states after one step, (B, hidden) each, with h~ in place of h.
+        """Return the states after one step, (B, hidden) each, with h~ in place of h.
 
-        Args:
-            x: (1, B, features).
-            h: before the step, (B, heads * P).
-            others: the other states before the step, (B, hidden) each.
-            unweighted: as in `ScanInputs`, of the step.
+        x is (1, B, features), and h before the step (B, heads * P).
         """
         settings = self.settings
         shape = x.shape[1], settings.heads, settings.dim
@@ -171,7 +155,7 @@ class Direction(NamedTuple):
         return [state.reshape(shape[0], -1) for state in last]
 
     def _input(self, x: Tensor, W: Tensor | None) -> Tensor:
-        """The input's contribution to the gates that take input."""
+        """Return the input's contribution to the gates that take input."""
         settings = self.settings
         if W is None:
             return x.new_empty(x.shape[1], x.shape[0], settings.heads, settings.dim, 0)
@@ -184,7 +168,7 @@ class Direction(NamedTuple):
         h: Tensor | None,
         masks: Masks | None,
     ) -> tuple[list[Tensor], States]:
-        """The results of a call, with h in place of h~."""
+        """Return the results of a call, with h in place of h~."""
         matrix, heads = self.part.matrix, self.settings.heads
         y = projected(over_time[0], matrix, heads)
         end = projected(last[0], matrix, heads)
@@ -198,12 +182,9 @@ class Direction(NamedTuple):
         return [y, *over_time[1:]], (end, *last[1:])
 
     def _added(self, h: Tensor | None, value: Tensor | None, masks: Masks) -> Tensor | None:
-        """What enters the gates as R' h, (B, T, N, D, gates); None for nothing.
+        """Return what enters the gates as R' h, (B, T, N, D, gates); None for nothing.
 
-        Args:
-            h: before the first step; None where it is zero.
-            value: after a reset; None where it is zero.
-            masks: of the call.
+        `h` before the first step and `value` after a reset are None where they are zero.
         """
         heads, batch = self.settings.heads, self.x.shape[1]
         if h is not None:
@@ -229,7 +210,7 @@ class Direction(NamedTuple):
         return found
 
     def _product(self, h: Tensor) -> Tensor:
-        """R' h of each head: (..., N, P) -> (..., N, D, gates)."""
+        """Return R' h of each head: (..., N, P) -> (..., N, D, gates)."""
         heads, gates, dim = self.settings.heads, len(self.projection.gates), self.settings.dim
         outer, size = h.shape[:-2], self.projection.size
         if heads == 1:
@@ -241,12 +222,7 @@ class Direction(NamedTuple):
         return flat.reshape(*outer, heads, gates, dim).transpose(-1, -2)
 
     def _entered(self, wx: Tensor, added: Tensor) -> Tensor:
-        """The input's contribution to each gate that takes input, with what is added.
-
-        Args:
-            wx: of the gates that take input.
-            added: to the gates with a recurrent matrix.
-        """
+        """Return the input's contribution to each gate that takes input, with what is added."""
         if self.projection.adds_to_input:
             return wx + added
         old = dict(zip(self.projection.recurrent.input_gates, wx.unbind(4), strict=True))

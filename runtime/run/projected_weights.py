@@ -1,4 +1,4 @@
-"""The weights of a layer whose output is projected."""
+"""Weights of a layer whose output is projected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..grad.function import without_autocast
 
 
 class Part(NamedTuple):
-    """The weights of one direction of a layer.
+    """Weights of one direction of a layer.
 
     Attributes:
         recurrent: R', (heads * gates * D, P), which multiplies h.
@@ -28,11 +28,7 @@ class Part(NamedTuple):
     others: list[Tensor | None]
 
     def whole(self, heads: int) -> list[Tensor | None]:
-        """The parameters of a direction that is not projected: with R = R' P in place of R'.
-
-        Args:
-            heads: of the layer.
-        """
+        """Return the parameters of a direction that is not projected: R = R' P replaces R'."""
         # In float32 at least, and rounded once.
         wide = torch.promote_types(self.recurrent.dtype, torch.float32)
         with _without_autocast(self.recurrent.device.type):
@@ -42,12 +38,7 @@ class Part(NamedTuple):
 
 
 def parts_of(weights: Sequence[Tensor | None], count: int) -> list[Part]:
-    """Return the weights of each direction of some layers.
-
-    Args:
-        weights: of each direction, W, R', others and the projection.
-        count: how many a direction has.
-    """
+    """Return the weights of each direction, of which each has `count`: W, R', others and P."""
     found = []
     for first in range(0, len(weights), count):
         W, recurrent, *others, matrix = weights[first : first + count]
@@ -62,7 +53,7 @@ def _without_autocast(device: str) -> AbstractContextManager[Any]:
 
 
 def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
-    """R' P of each head, (heads * gates * D, D)."""
+    """Return R' P of each head, (heads * gates * D, D)."""
     if heads == 1:
         return torch.mm(recurrent, matrix)
     size, dim = matrix.shape[0] // heads, matrix.shape[1]
@@ -71,13 +62,7 @@ def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
 
 
 def projected(states: Tensor, matrix: Tensor, heads: int) -> Tensor:
-    """P h~ of each head.
-
-    Args:
-        states: (..., heads * D).
-        matrix: (heads * P, D).
-        heads: their number.
-    """
+    """Return P h~ of each head, from states (..., heads * D) and a matrix (heads * P, D)."""
     if heads == 1:
         return F.linear(states, matrix)
     outer = states.shape[:-1]

@@ -16,15 +16,7 @@ from ..check.scan import check_count
 
 
 class RaggedLayers:
-    """The masks of all directions of all layers.
-
-    Args:
-        settings: of the module.
-        ragged: of the call.
-        device: of the call.
-        steps: of the call.
-        batch: rows of the call.
-    """
+    """Masks of all directions of all layers."""
 
     def __init__(
         self, settings: Settings, ragged: Ragged, device: torch.device, steps: int, batch: int
@@ -37,11 +29,7 @@ class RaggedLayers:
         ]
 
     def masks(self, index: int) -> Masks | None:
-        """The masks of one direction of a layer.
-
-        Args:
-            index: its number, among the directions of all layers.
-        """
+        """Return the masks of a direction; `index` is its number among those of all layers."""
         settings, values = self._settings, self._ragged.reset_to
         found = self.masks_of(index)
         if values is None or found is None:
@@ -51,11 +39,7 @@ class RaggedLayers:
         return with_reset_values(found, own, settings.choices[direction].reverse is True)
 
     def masks_of(self, index: int) -> Masks | None:
-        """The same without reset values.
-
-        Args:
-            index: as in `masks`.
-        """
+        """Return the same without reset values."""
         return self._directions[index % len(self._directions)]
 
 
@@ -68,13 +52,11 @@ def ragged_of(
     reset: Any,
     reset_to: Any,
 ) -> Ragged | None:
-    """The lengths and resets of a module's call over time, checked; None without any.
+    """Return the lengths and resets of a module's call over time, checked; None without any.
 
     Args:
-        names: of the cell's states.
         sizes: layers times directions, and the features of each state.
         x: as the caller gives it, checked.
-        batch_first: whether x is (B, T, input), if it has three axes.
         lengths: (B,), or () for one sequence.
         reset: in x's layout without its last axis.
         reset_to: for each state (layers * directions, hidden), the same with B or, for what is
@@ -119,17 +101,10 @@ def reset_of_step(
     reset: Any,
     reset_to: Any,
 ) -> Ragged:
-    """The resets before a single step, checked.
+    """Return the resets before a single step, checked; raise a `TensorError` if one does not fit.
 
-    Args:
-        names: of the cell's states.
-        sizes: layers, and the features of each state.
-        x: (B, input), or (input) for one sequence, checked.
-        reset: (B,), or () for one sequence.
-        reset_to: for each state (layers, hidden) or (layers, B, hidden).
-
-    Raises:
-        TensorError: an argument does not fit.
+    `sizes` are layers, and the features of each state. x is (B, input) and `reset` (B,), or (input)
+    and () for one sequence. `reset_to` is (layers, hidden) or (layers, B, hidden) for each state.
     """
     layers, widths = sizes
     outer = tuple(x.shape[:-1])

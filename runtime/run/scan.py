@@ -1,4 +1,4 @@
-"""A cell over time: by kernels directly, by an operator of torch, or by the reference."""
+"""Cells over time: by kernels directly, by an operator of torch, or by the reference."""
 
 from __future__ import annotations
 
@@ -33,14 +33,10 @@ def run_scan(
     backend: str,
     choice: Choice,
 ) -> tuple[States, States]:
-    """What `scan` and `rnnc.RNN` share: run a cell by kernels or by the reference.
+    """Run a cell by kernels or by the reference, for `scan` and `rnnc.RNN`.
 
-    Args:
-        cell: the cell.
-        inputs: of the call, checked.
-        over_time: which states are wanted at all steps; the kernels may return the others empty.
-        backend: as in `scan`.
-        choice: among the kernels of a device.
+    The inputs are checked. `over_time` says which states are wanted at all steps; the kernels may
+    return the others empty.
     """
     device = inputs.wx.device
     found = resolve_backend(backend, device.type, device.index)
@@ -61,15 +57,7 @@ _reference_outside_of_graphs = outside_of_graphs(scan_reference)
 def _scan_kernels(
     cell: str, name: str, inputs: ScanInputs, over_time: tuple[bool, ...], choice: Choice
 ) -> tuple[States, States]:
-    """Run the kernels, by plain values and torch operations only: `torch.compile` can trace them.
-
-    Args:
-        cell: as JSON.
-        name: of the target.
-        inputs: of the call.
-        over_time: which states are wanted at all steps.
-        choice: among the kernels of a device.
-    """
+    """Run the kernels by plain values and torch operations, which `torch.compile` can trace."""
     target = TARGETS[name]
     masks = inputs.masks
     if masks is not None:
@@ -117,7 +105,7 @@ def _check_kinds(cell: str, target: Target, inputs: ScanInputs, computed: torch.
 
 
 def _run_directly(call: Call, inputs: ScanInputs) -> Forward:
-    """What the operator does, without the host time of an operator."""
+    """Do what the operator does, without the host time of an operator."""
     if profiler_enabled():
         with torch.profiler.record_function("rnnc::scan"):
             return _run_kernels(call, inputs)
@@ -133,15 +121,9 @@ def _run_kernels(call: Call, inputs: ScanInputs) -> Forward:
 
 @constant_in_graphs
 def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
-    """Which backend serves a device; the only place where `"auto"` falls back to the reference.
+    """Return the name of the target that serves a device, or "reference".
 
-    Args:
-        backend: the caller's.
-        device: its type.
-        index: its number; None if it has none.
-
-    Returns:
-        The name of a target, or "reference".
+    Only here `"auto"` falls back to the reference. `index` is the device's number, if it has one.
 
     Raises:
         TensorError: there is no such backend, or it has no kernels for that device.

@@ -1,4 +1,4 @@
-"""A single step of all layers of a module: by kernels of its own, or as a sequence of one."""
+"""Single steps of all layers of a module: by kernels of their own, or as sequences of one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ def plain_step(
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
 ) -> PlainCall | None:
-    """What runs a step by kernels of its own; None where it runs as a sequence of one.
+    """Return what runs a step by kernels of its own; None where it runs as a sequence of one.
 
-    Args:
-        settings: of the module.
-        training: whether features are dropped between layers.
-        x: (B, input).
-        states: before the step, (layers, B, hidden) each; None for each state's `init`.
-        weights: the `LayerWeights.flat` of each layer, one after the other.
+    x is (B, input). `states` are (layers, B, hidden) each before the step; None for each state's
+    `init`.
     """
     if settings.cell.inputs or (training and settings.dropout and settings.layers > 1):
         return None
@@ -42,15 +38,7 @@ def plain_step(
 
 
 def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]:
-    """Run a step by kernels of its own.
-
-    Args:
-        settings: of the module.
-        call: what `plain_step` found.
-
-    Returns:
-        The output of the last layer, (B, hidden), and each new state.
-    """
+    """Run a step that `plain_step` found; the results are those of `step_as_sequence`."""
     stack, x, states, weights, needs_grad, replays, *_ = call
     if needs_grad:
         again = partial(composed, settings, 0.0)
@@ -71,18 +59,10 @@ def step_as_sequence(
     weights: Sequence[Tensor | None],
     unweighted: Sequence[Tensor] = (),
 ) -> tuple[Tensor, States]:
-    """Run a step as a sequence of one.
+    """Run a step as a sequence of one; arguments are as in `plain_step`.
 
-    Args:
-        settings: as in `plain_step`.
-        training: as in `plain_step`.
-        x: as in `plain_step`.
-        states: as in `plain_step`.
-        weights: as in `plain_step`.
-        unweighted: as in `ScanInputs`, of one step.
-
-    Returns:
-        The output of the last layer, (B, hidden), and each new state.
+    `unweighted` is as in `ScanInputs`, of one step. The results are the output of the last layer,
+    (B, hidden), and each new state.
     """
     x = x.unsqueeze(0)
     y, last = scan_layers(settings, training, x, states, weights, unweighted=unweighted)

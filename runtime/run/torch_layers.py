@@ -1,4 +1,4 @@
-"""All layers of a module by torch's own functions of whole layers."""
+"""Layers of a module by torch's own functions of whole layers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,11 @@ def torch_layers(
     masks: Sequence[Tensor] = (),
     batch_sizes: Tensor | None = None,
 ) -> tuple[Tensor, States]:
-    """All layers by torch's operations, which autograd can differentiate again.
+    """Run all layers by torch's operations, which autograd can differentiate again.
 
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        x: (T, B, input), or (total, input) of packed rows.
-        states: before the first step, (layers * directions, B, hidden) each; empty for zeros.
-        parameters: of the module.
-        masks: of each dropout, where they are drawn already.
-        batch_sizes: of each step, where the rows are packed.
+    x is (T, B, input), or (total, input) of packed rows, which have `batch_sizes` of each step.
+    `states` are (layers * directions, B, hidden) each before the first step; empty for zeros.
+    `masks` are of each dropout, where they are drawn already.
     """
     run: Any = _RUNS[settings.cell.name]
     directions = len(settings.choices)

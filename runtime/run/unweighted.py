@@ -1,4 +1,4 @@
-"""The inputs that no weight multiplies, of a module's call."""
+"""Inputs of a module's call that no weight multiplies."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from ..check.unweighted import check_kind_of_input, check_names_of_inputs, sprea
 def unweighted_of(
     cell: CellSpec, inputs: Any, x: Tensor, axes: str, heads: int, dim: int
 ) -> tuple[Tensor, ...]:
-    """The inputs of a module's call in the form of `ScanInputs`, the same for all layers.
+    """Return the inputs of a module's call in the form of `ScanInputs`, the same for all layers.
 
     Args:
-        cell: the cell.
         inputs: the argument, by name: x's axes without the last one, and then none, or units as
             (hidden), or heads and units; 1 in place of a size where all have one value.
         x: as the caller gives it, checked.
         axes: of x without the last one: "TB", "BT", "T", "B" or "".
-        heads: of the module.
-        dim: units per head.
-
-    Returns:
-        (B, T, N, D) each, with 1 in place of a size where all have one value.
 
     Raises:
         TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
@@ -40,7 +34,7 @@ def unweighted_of(
 
 
 def _by_heads(name: str, given: Any, x: Tensor, axes: str, heads: int, dim: int) -> Tensor:
-    """An input with x's axes, heads and units."""
+    """Return an input with x's axes, heads and units."""
     outer, hidden = tuple(x.shape[:-1]), heads * dim
     first = ", ".join(axes)
     wanted = f"{outer}, ({first}), or {(*outer, hidden)}, ({first}{', ' * bool(axes)}hidden)"
@@ -63,7 +57,7 @@ def _by_heads(name: str, given: Any, x: Tensor, axes: str, heads: int, dim: int)
 
 
 def _rows_and_steps(given: Tensor, axes: str) -> Tensor:
-    """The same with rows first and steps second."""
+    """Return the same with rows first and steps second."""
     if axes == "TB":
         return given.transpose(0, 1)
     if axes == "T":

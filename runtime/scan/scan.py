@@ -138,7 +138,7 @@ def scan(
 
 
 def _with_unweighted(cell: CellSpec, call: ScanInputs, inputs: Any) -> ScanInputs:
-    """A call with the cell's inputs; an error in wx is reported before one in them."""
+    """Return a call with the cell's inputs; an error in wx is reported before one in them."""
     if not torch.compiler.is_compiling():
         check_wx(cell, call.wx)
     return replace(call, unweighted=unweighted_in_order(cell, inputs, call.wx))

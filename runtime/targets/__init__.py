@@ -1,4 +1,4 @@
-"""What kernels run on: the class of all targets, its defaults by torch, and the registry."""
+"""Targets that kernels run on: their class, its defaults by torch, and the registry."""
 
 from .registry import register_target, unregister_target
 from .target import Target

@@ -1,4 +1,4 @@
-"""What runs the directions of a layer: each in a lane of its own."""
+"""Lanes for the directions of a layer: one for each, or one for all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 
 class Lanes(Protocol):
-    """Gives each of two directions of time a lane of its own."""
+    """Lanes for two directions of time, one for each."""
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
-        """A context for a direction; what it launches runs beside the other's."""
+        """Return a context for a direction; what it launches runs beside the other's."""
 
 
 class OneLane:
-    """Runs the directions of a layer one after the other."""
+    """Lane for all directions of a layer, which run one after the other."""
 
     def __enter__(self) -> OneLane:
         return self
@@ -23,7 +23,7 @@ class OneLane:
         pass
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
-        """A context for what one direction does."""
+        """Return a context for what one direction does."""
         return NOTHING
 
 

@@ -1,4 +1,4 @@
-"""The masks of a call of all layers by operators of torch."""
+"""Masks of a call of all layers by operators of torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ def masks_by_torch(
 ) -> MadeMasks:
     """Make the masks of a call, of all directions.
 
-    Args:
-        ragged: of the call.
-        sizes: B and T.
-        device: of the call.
-        reverses: of each direction, whether it runs from the last step to the first.
+    `sizes` are B and T. `reverses` says of each direction if it runs from the last step to the
+    first.
     """
     reset = None if ragged.reset is None else ragged.reset.t()
     own = [masks_of(ragged.lengths, reset, None, sizes, device, reverse) for reverse in reverses]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Moves(Protocol):
-    """Makes tensors without gaps from others; a context, at whose end they are filled."""
+    """Maker of tensors without gaps from others; a context, at whose end they are filled."""
 
     def __enter__(self) -> Moves:
         """Begin."""
@@ -19,27 +19,27 @@ class Moves(Protocol):
         """Fill what was made."""
 
     def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """The tensors beside each other on an axis."""
+        """Return the tensors beside each other on an axis."""
 
     def packed(self, tensor: Tensor) -> Tensor:
-        """The tensor without gaps; itself, if it has none."""
+        """Return the tensor without gaps; itself, if it has none."""
 
 
 class TorchMoves:
-    """The operators of torch, one after the other."""
+    """Copies by the operators of torch, one after the other."""
 
     def __enter__(self) -> TorchMoves:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all copies are filled."""
 
     def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """The tensors beside each other on an axis."""
+        """Return the tensors beside each other on an axis."""
         return torch.cat(list(tensors), axis)
 
     def packed(self, tensor: Tensor) -> Tensor:
-        """The tensor without gaps; itself, if it has none."""
+        """Return the tensor without gaps; itself, if it has none."""
         return tensor.contiguous()
 
 

@@ -15,65 +15,50 @@ from torch import Tensor
 
 
 class Packing(Protocol):
-    """Copies rows between both forms. What padding holds is never read.
-
-    Attributes:
-        sizes: T and B.
-    """
+    """Copies of rows between both forms, with `sizes` T and B. Padding is never read."""
 
     sizes: tuple[int, int]
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Packed rows as padded ones.
+        """Return packed rows, (total, …) without gaps within a row, as padded ones, (T, B, …).
 
-        Args:
-            rows: (total, …), without gaps within a row.
-
-        Returns:
-            (T, B, …); padding holds anything.
+        Their padding holds anything.
         """
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """Padded rows as packed ones, several tensors beside each other.
+        """Return padded rows as packed ones, (total, features of all).
 
-        Args:
-            parts: (T, B, …), without gaps within a row.
-
-        Returns:
-            (total, features of all).
+        `parts` lie beside each other there: (T, B, …) each, without gaps within a row.
         """
 
 
 class TorchPacking:
-    """By operators of torch.
+    """Packing by operators of torch.
 
-    Args:
-        starts: (T + 1,) of int64, the first packed row of each step, and their number.
-        sizes: T and B.
-        total: packed rows.
+    `starts`, (T + 1,) of int64, has the first packed row of each step, and their number, `total`.
     """
 
     def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
         self._starts, self.sizes, self._total = starts, sizes, total
 
     def pad(self, rows: Tensor) -> Tensor:
-        """As in `Packing`."""
+        """Return padded rows; see `Packing`."""
         return rows.index_select(0, self._to_padded).view(*self.sizes, *rows.shape[1:])
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """As in `Packing`."""
+        """Return packed rows; see `Packing`."""
         found = [part.flatten(2).flatten(0, 1).index_select(0, self._to_packed) for part in parts]
         return found[0] if len(found) == 1 else torch.cat(found, 1)
 
     @cached_property
     def _to_padded(self) -> Tensor:
-        """(T * B,), the packed row of each padded one; any row for padding."""
+        """Packed row of each padded one, (T * B,); any row for padding."""
         places = self._starts[:-1, None] + torch.arange(self.sizes[1], device=self._starts.device)
         return places.clamp_(max=self._total - 1).flatten()
 
     @cached_property
     def _to_packed(self) -> Tensor:
-        """(total,), the inverse."""
+        """Padded row of each packed one, (total,)."""
         steps, batch = self.sizes
         like = self._starts
         counts = like[1:] - like[:-1]

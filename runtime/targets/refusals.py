@@ -7,15 +7,7 @@ from .target import Target
 
 
 def check_takes_masks(target: Target, name: str) -> None:
-    """Refuse lengths and resets for a target whose kernels have none.
-
-    Args:
-        target: of the call.
-        name: its name.
-
-    Raises:
-        TensorError: it takes none.
-    """
+    """Raise a `TensorError` for lengths and resets if the kernels of the target have none."""
     if not target.takes_masks:
         raise TensorError(
             "lengths and reset",
@@ -26,15 +18,7 @@ def check_takes_masks(target: Target, name: str) -> None:
 
 
 def check_takes_inputs(target: Target, name: str) -> None:
-    """Refuse cells with inputs for a target whose kernels have none.
-
-    Args:
-        target: of the call.
-        name: its name.
-
-    Raises:
-        TensorError: it takes none.
-    """
+    """Raise a `TensorError` for a cell's inputs if the kernels of the target have none."""
     if not target.takes_inputs:
         raise TensorError(
             "inputs",

@@ -1,4 +1,4 @@
-"""The targets that kernels run on, in a registry that other packages can add to."""
+"""Registry of the targets that kernels run on, to which other packages can add."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ TARGETS: dict[str, Target] = {}
 
 
 def backends() -> tuple[str, ...]:
-    """The words that `backend` takes: the targets' names, `"auto"` and `"reference"`."""
+    """Return the words that `backend` takes: the targets' names, `"auto"` and `"reference"`."""
     return ("auto", *TARGETS, "reference")
 
 
 def check_backend(backend: str) -> str:
-    """Check that a word names a backend.
-
-    Args:
-        backend: the word.
-
-    Raises:
-        TensorError: it names none.
-    """
+    """Return a word that names a backend; raise a `TensorError` if it names none."""
     if backend not in backends():
         raise TensorError(
             "backend", repr(backend), f"one of {', '.join(backends())}", 'backend="auto"'
@@ -80,11 +73,9 @@ def unregister_target(name: str) -> None:
 
 
 def target_name(device: str, backend: str = "auto") -> str | None:
-    """The name of the target that serves a type of device; None if none does.
+    """Return the name of the target that serves a type of device; None if none does.
 
-    Args:
-        device: torch's type of device.
-        backend: the caller's word; `"auto"` stands for the first target of the device.
+    `"auto"` stands for the first target of the device.
     """
     if backend in TARGETS:
         return backend if TARGETS[backend].device == device else None
@@ -94,10 +85,5 @@ def target_name(device: str, backend: str = "auto") -> str | None:
 
 
 def target_of(device: torch.device, backend: str = "auto") -> Target:
-    """The target whose layouts hold for a device: the CPU's if the device has no kernels.
-
-    Args:
-        device: any device, `meta` for example.
-        backend: the caller's word.
-    """
+    """Return the target whose layouts hold for a device: the CPU's for one without kernels."""
     return TARGETS[target_name(device.type, backend) or "cpu"]

@@ -1,4 +1,4 @@
-"""What a call of all layers takes from its target: weights and states as kernels read them."""
+"""Weights, states and lanes of a call of all layers, as its target wants them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from .target import Target
 
 
 def target_for(stack: Stack) -> Target:
-    """Return what runs a call.
-
-    Args:
-        stack: the call.
-    """
+    """Return the target that runs a call."""
     return TARGETS[stack.calls[0].target]
 
 
@@ -30,11 +26,7 @@ def weights_for(
 ) -> list[LayerWeights]:
     """Return the weights of each direction of each layer, where kernels read them.
 
-    Args:
-        stack: the call.
-        parameters: the caller's.
-        forward: whether a forward reads them; else biases may hold other values, unless the gates
-            are computed again.
+    Biases may hold other values if neither a `forward` nor gates computed again read them.
     """
     form = stack.form
     if isinstance(form, RowsForm):
@@ -48,13 +40,10 @@ def weights_for(
 def states_for(
     stack: Stack, like: Tensor, batch: int, states: Sequence[Tensor]
 ) -> Iterator[list[Tensor]]:
-    """Yield, of each direction of each layer, the states before the first step.
+    """Yield the states before the first step, of each direction of each layer.
 
-    Args:
-        stack: the call.
-        like: gives dtype and device where the caller gives no states.
-        batch: rows.
-        states: the caller's, (layers * directions, B, hidden) each, or none.
+    `states` of the caller are (layers * directions, B, hidden) each. Where there are none, `like`
+    gives dtype and device.
     """
     shape, count = (batch, stack.heads, stack.dim), stack.parts
     if not states:
@@ -65,13 +54,7 @@ def states_for(
 
 
 def lanes_for(stack: Stack, x: Tensor, steps: int) -> AbstractContextManager[Lanes]:
-    """Return what runs the directions of a layer, at once where the target can.
-
-    Args:
-        stack: the call.
-        x: gives the device.
-        steps: of the call.
-    """
+    """Return lanes for the directions of a layer, which run at once where the target can."""
     return target_for(stack).lanes(x, steps) if len(stack.calls) > 1 else ONE_LANE
 
 
@@ -79,10 +62,6 @@ def packed_weights(target: Target, weights: Sequence[LayerWeights]) -> list[Laye
     """Return weights of several heads as kernels read them: gate by gate, unless strides may vary.
 
     W is left to its product.
-
-    Args:
-        target: reads them.
-        weights: of each direction of each layer.
     """
     if target.reads_by_address:
         return list(weights)

@@ -1,1 +1,1 @@
-"""How both directions of a layer run: as one call, or one after the other."""
+"""Directions of a layer, which run as one call or one after the other."""

@@ -20,11 +20,7 @@ from ...targets.moves import Moves
 
 @lru_cache(maxsize=512)
 def joint_stack(stack: Stack) -> Stack:
-    """The same layers, as layers of one direction.
-
-    Args:
-        stack: of two directions.
-    """
+    """Return the same layers, of two directions, as layers of one direction."""
     ahead = stack.calls[0]
     choice = ahead.choice._replace(reverse="half")
     kind = ahead.cell, ahead.target, ahead.for_backward, ahead.stored
@@ -33,12 +29,7 @@ def joint_stack(stack: Stack) -> Stack:
 
 
 def joint_weights(weights: Sequence[LayerWeights], moves: Moves) -> list[LayerWeights]:
-    """The weights of each layer, of all heads.
-
-    Args:
-        weights: of each direction of each layer.
-        moves: copies them.
-    """
+    """Return the weights of each layer, of all heads, from those of each direction."""
     return [_both(*pair, moves) for pair in zip(weights[::2], weights[1::2], strict=True)]
 
 
@@ -59,12 +50,7 @@ def _both(ahead: LayerWeights, behind: LayerWeights, moves: Moves) -> LayerWeigh
 
 
 def joint_states(states: Sequence[Tensor], moves: Moves) -> list[Tensor]:
-    """(layers, B, both hidden) of each state.
-
-    Args:
-        states: (layers * directions, B, hidden) each.
-        moves: copies them.
-    """
+    """Return each state as (layers, B, both hidden), from (layers * directions, B, hidden)."""
     found = []
     for state in states:
         count, batch, hidden = state.shape
@@ -74,14 +60,9 @@ def joint_states(states: Sequence[Tensor], moves: Moves) -> list[Tensor]:
 
 
 def joint_ragged(ragged: Ragged | None, moves: Moves) -> Ragged | None:
-    """Lengths and resets with the values after a reset of all heads.
+    """Return lengths and resets with the values after a reset of all heads.
 
-    Args:
-        ragged: of the call; None where all rows run all steps.
-        moves: copies the values.
-
-    Returns:
-        The same with values whose first axis is layers and whose last one is both hidden.
+    The first axis of these values is layers, and the last one is both hidden.
     """
     if ragged is None or ragged.reset_to is None:
         return ragged
@@ -90,10 +71,9 @@ def joint_ragged(ragged: Ragged | None, moves: Moves) -> Ragged | None:
 
 
 def split_resets(gradient: Tensor | None) -> Tensor | None:
-    """The gradient of the values after a reset of each direction of each layer.
+    """Return the gradient of the values after a reset of each direction of each layer.
 
-    Args:
-        gradient: of values as `joint_ragged` gives them; None where there is none.
+    `gradient` is of values as `joint_ragged` gives them.
     """
     if gradient is None:
         return None
@@ -102,10 +82,9 @@ def split_resets(gradient: Tensor | None) -> Tensor | None:
 
 
 def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients of the weights of both directions of a layer, one after the other.
+    """Return the gradients of the weights of both directions of a layer, one after the other.
 
-    Args:
-        layer: of all heads, in the order of `LayerWeights.flat`.
+    `layer` has those of all heads, in the order of `LayerWeights.flat`.
     """
     found: list[Tensor | None] = []
     for direction in (0, 1):

@@ -1,1 +1,1 @@
-"""The layers of a module as one call: forward, and backward from the last layer to the first."""
+"""Layers of a module as one call: forward, and backward from the last layer to the first."""

@@ -1,4 +1,4 @@
-"""The backward of all layers of a module: kernels, and the gradients of the input products."""
+"""Backward of all layers of a module: kernels, and the gradients of the input products."""
 
 from __future__ import annotations
 
@@ -30,16 +30,12 @@ def backward_layers(
     needs: Sequence[bool],
     donated: bool,
 ) -> list[Tensor | None]:
-    """The gradients of x, of the caller's states, of what says how rows take steps, of the cell's
-    inputs and of the weights, in the order of their inputs.
+    """Return the gradients of all inputs, in their order; those not in `needs` may be None.
 
-    Args:
-        stack: the call.
-        saved: of its forward.
-        firsts: the states of each direction of each layer before its first step.
-        gradients: of the output and of each last state, or None for zero.
-        needs: which of the results are wanted; the others may be None.
-        donated: whether nobody reads what the kernels saved again: it may be overwritten.
+    Inputs are x, the caller's states, what says how rows take steps, the cell's inputs and the
+    weights. `firsts` are the states of each direction of each layer before its first step.
+    `gradients` are of the output and of each last state, or None for zero. If `donated`, nobody
+    reads what the kernels saved again: it may be overwritten.
     """
     target = target_for(stack)
     run, own, d_lasts, wanted = stack, saved, gradients[1:], needs
@@ -73,17 +69,10 @@ def _joint(
     d_lasts: Sequence[Tensor | None],
     needs: Sequence[bool],
 ) -> tuple[Stack, StackSaved, Any, Sequence[Tensor | None], Sequence[bool]]:
-    """What the backward reads where both directions of a layer were one call.
+    """Return what the backward reads where both directions of a layer were one call.
 
-    Args:
-        stack: the call.
-        saved: of its forward.
-        d_lasts: the gradient of each last state, or None for zero.
-        needs: which of the gradients are wanted.
-
-    Returns:
-        The call of all heads, what it saved, the states before its first step, the gradients of
-        its last states, and which gradients of its inputs are wanted.
+    It is the call of all heads, what it saved, the states before its first step, the gradients of
+    its last states, and which gradients of its inputs are wanted.
     """
     both = joint_stack(stack)
     with target_for(stack).moves() as moves:

@@ -1,4 +1,4 @@
-"""The forward of all layers of a module: input products and kernels."""
+"""Forward of all layers of a module: input products and kernels."""
 
 from __future__ import annotations
 
@@ -27,15 +27,11 @@ from ..rows import LayerRows, layer_rows
 
 
 class Run(NamedTuple):
-    """What the forward of all layers gave.
+    """Results of the forward of all layers.
 
-    Attributes:
-        y: the output of the last layer, (T, B, features).
-        last: each state after the last step, (layers * directions, B, hidden).
-        results: of each call.
-        masks: of each dropout.
-        first: the states of each call before its first step.
-        made: the masks of the call; None where all rows run all steps.
+    y is the output of the last layer, (T, B, features), and `last` each state after the last step,
+    (layers * directions, B, hidden). `masks` are of each dropout, `first` the states of each call
+    before its first step. `made` is None where all rows run all steps.
     """
 
     y: Tensor
@@ -57,15 +53,10 @@ def forward_layers(
 ) -> Run:
     """Run the forward of all layers, and keep what a backward reads.
 
-    Args:
-        stack: the call.
-        x: (T, B, input), or (total, input) of packed rows.
-        states: before the first step, (layers * directions, B, hidden) each; empty for their
-            initial values.
-        weights: of each direction of each layer.
-        drawn: the mask of each dropout, where the caller draws them.
-        ragged: lengths and resets, if there are any.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    x is (T, B, input), or (total, input) of packed rows. `states` are
+    (layers * directions, B, hidden) each before the first step; empty for their initial values.
+    `drawn` has the mask of each dropout, where the caller draws them. `unweighted` is as in
+    `ScanInputs`, the same for all layers.
     """
     target = target_for(stack)
     run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes
@@ -102,7 +93,7 @@ def _one_by_one(
     rows: LayerRows,
     unweighted: Sequence[Tensor],
 ) -> tuple[list[Forward], list[Tensor]]:
-    """The results of all layers, one after the other, and the mask of each dropout."""
+    """Return the results of all layers, one after the other, and the mask of each dropout."""
     target, directions = target_for(stack), len(stack.calls)
     results: list[Forward] = []
     masks: list[Tensor] = []
@@ -145,21 +136,15 @@ def _forward(
 
 
 def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
-    """Features, or their gradients, without those that a mask drops."""
+    """Return features, or their gradients, without those that a mask drops."""
     kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
     return kept
 
 
 def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
-    """A state of all directions of all layers.
+    """Return a state of all directions of all layers, (layers * directions, B, hidden).
 
-    Args:
-        stack: the call.
-        each: (B, N, D) of each run, whose heads are those of both directions if the stack is joint.
-        moves: copies them.
-
-    Returns:
-        (layers * directions, B, hidden).
+    `each` is (B, N, D) of each run, with the heads of both directions if the stack is joint.
     """
     batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
@@ -167,5 +152,5 @@ def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
 
 
 def profiled(name: str) -> AbstractContextManager[Any]:
-    """A span in torch's profiler, where one runs."""
+    """Return a span in torch's profiler, where one runs."""
     return torch.profiler.record_function(name) if profiler_enabled() else NOTHING

@@ -1,4 +1,4 @@
-"""A backward from the last layer of a module to the first, and what it reads."""
+"""Backward from the last layer of a module to the first, and the tensors that it reads."""
 
 from __future__ import annotations
 
@@ -20,17 +20,10 @@ from .forward import dropped
 
 
 class StackSaved(NamedTuple):
-    """What the backward of a call of all layers reads, as the forward left it.
+    """Tensors that the backward of a call of all layers reads, as the forward left them.
 
-    Attributes:
-        x: the input, (T, B, input), or (total, input) of packed rows.
-        states: the caller's, (layers * directions, B, hidden) each, or none.
-        weights: of each direction of each layer.
-        masks: of each dropout.
-        results: of each call: its states at all steps, and what its kernel saved.
-        ragged: lengths and resets, if there are any.
-        made: the masks of them.
-        unweighted: as in `ScanInputs`, the same for all layers.
+    `results` has the states of each call at all steps, and what its kernel saved; `masks` has the
+    mask of each dropout. `made` has the masks of `ragged`. The others are as in `forward_layers`.
     """
 
     x: Tensor
@@ -44,19 +37,17 @@ class StackSaved(NamedTuple):
 
     @property
     def others(self) -> int:
-        """How many inputs of the call come before its weights."""
+        """Number of inputs of the call that come before its weights."""
         kind = None if self.ragged is None else self.ragged.kind
         return 1 + len(self.states) + (kind.tensors if kind else 0) + len(self.unweighted)
 
 
 def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
-    """What a node of autograd saved: its inputs, and what `forward_layers` gave.
+    """Return what a node of autograd saved: its inputs, and what `forward_layers` gave.
 
-    Args:
-        stack: the call.
-        given: how many states the caller gave: none, or all.
-        flat: x, states, what `Ragged.tensors` gave, the cell's inputs, parameters, the mask of each
-            dropout, what each run stored and, of a call with masks, `MadeMasks`.
+    `given` counts the caller's states: none, or all. `flat` has x, states, what `Ragged.tensors`
+    gave, the cell's inputs, parameters, the mask of each dropout, what each run stored and, of a
+    call with masks, `MadeMasks`.
     """
     ragged = made = None
     first = 1 + given
@@ -86,15 +77,13 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
 
 @dataclass(slots=True)
 class Sweep:
-    """A backward from the last layer to the first.
+    """Backward from the last layer to the first.
 
-    Attributes:
-        d_weights: of each direction of each layer that has been computed, in the layers' order.
-        d_firsts: of the states before the first step, likewise.
-        d_resets: of the reset values, likewise; empty where there are none.
-        d_x: of the input of all layers, if they ran at once.
-        d_unweighted: of the cell's inputs, the sum over layers and directions; None for each that
-            is not wanted.
+    `d_weights`, `d_firsts` (of the states before the first step) and `d_resets`
+    (of the reset values, if there are any) have those of each direction of each layer computed so
+    far, in the layers' order. `d_x` is of the input of all layers, if they ran at once.
+    `d_unweighted` sums over layers and directions; None for each of the cell's inputs that is not
+    wanted.
     """
 
     stack: Stack
@@ -135,7 +124,7 @@ class Sweep:
         return target_for(stack).backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_y: Tensor | None) -> Tensor | None:
-        """Run a layer; gives the gradient of the output of the layer below, or of x."""
+        """Run a layer, and return the gradient of the output of the layer below, or of x."""
         stack, directions = self.stack, len(self.stack.calls)
         below = self._input_of(layer)
         d_states = self.rows.split(d_y)
@@ -166,7 +155,7 @@ class Sweep:
                 self.d_unweighted[number] = own if other is None else other + own
 
     def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
-        """The gradient of the output of the layer below, from that of a layer's input."""
+        """Return the gradient of the output of the layer below, from that of a layer's input."""
         masks = self.saved.masks
         if d_below is None and (layer or self.needs[0]):
             d_below = torch.zeros_like(below)
@@ -184,7 +173,7 @@ class Sweep:
     def _products(
         self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradient of a layer's input, added to that of its other direction, and of W."""
+        """Return the gradient of a layer's input, added to its other direction's, and of W."""
         W = self.saved.weights[index].W
         if W is None:
             return d_below, None
@@ -193,7 +182,7 @@ class Sweep:
         return self.rows.project_gradients(self.rows.read(found.d_wx), below, W, both, d_below)
 
     def _saved(self, index: int, below: Tensor) -> Saved:
-        """What the forward of a direction of a layer left, whose input is given."""
+        """Return what the forward of a direction of a layer left, whose input is given."""
         stack, own = self.stack, self.saved.weights[index]
         *sequences, kept = self.saved.results[index]
         choice = stack.calls[index % len(stack.calls)].choice
@@ -214,7 +203,7 @@ class Sweep:
         )
 
     def d_ragged(self) -> list[Tensor | None]:
-        """The gradients of what says how rows take steps: of learned reset values alone."""
+        """Return the gradients of what says how rows take steps: of learned reset values alone."""
         ragged, found = self.saved.ragged, list[Tensor | None]()
         if ragged is None:
             return found
@@ -228,17 +217,17 @@ class Sweep:
         return [*[None] * (ragged.kind.tensors - len(found)), *found]
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:
-        """The gradients of the last states of a direction of a layer, (B, N, D)."""
+        """Return the gradients of the last states of a direction of a layer, (B, N, D)."""
         plane = self.firsts[index][0].shape
         return [None if d is None else d[index].view(plane) for d in self.d_lasts]
 
     def _first_weight(self, index: int) -> int:
-        """The place of W of a direction of a layer among all inputs."""
+        """Return the place of W of a direction of a layer among all inputs."""
         saved = self.saved
         return saved.others + index * len(saved.weights[index].flat())
 
     def _input_of(self, layer: int) -> Tensor:
-        """What a layer read: x, or the output of the layer below without its dropped features."""
+        """Return what a layer read: x, or the output below it without dropped features."""
         stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
         if not layer:
             return first_input(stack, saved.x, saved.ragged, saved.made)
@@ -250,7 +239,7 @@ class Sweep:
 
 
 def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
-    """A gradient for each of R, b, R_diag and the params; None for each that there is not."""
+    """Return a gradient for each of R, b, R_diag and the params; None for each missing one."""
     return (
         None if weights.R is None else found.d_R,
         None if weights.b is None else found.d_b,
@@ -262,11 +251,7 @@ def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
 def first_input(stack: Stack, x: Tensor, ragged: Ragged | None, made: MadeMasks | None) -> Tensor:
     """Return the input of the first layer with zeros where a row runs no step.
 
-    Args:
-        stack: the call.
-        x: (T, B, input), or (total, input) of packed rows.
-        ragged: of the call; None where all rows run all steps.
-        made: of the call, likewise.
+    Packed rows, (total, input), stay as they are.
     """
     if ragged is None or made is None or ragged.lengths is None or ragged.starts is not None:
         return x

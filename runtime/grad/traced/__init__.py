@@ -1,1 +1,1 @@
-"""All layers of a module as operators that compilers, modes and tracers see."""
+"""Layers of a module as operators that compilers, modes and tracers see."""

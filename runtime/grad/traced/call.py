@@ -1,4 +1,4 @@
-"""A module's call by one operator, by plain values and torch operations that a compiler traces."""
+"""Calls of a module by one operator: plain values and torch operations that a compiler traces."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ from .schemas import Options
 def operator_weights(
     settings: Settings, weights: Sequence[Tensor | None]
 ) -> Sequence[Tensor | None]:
-    """What the operator `rnnc::rnn` takes: rows as they are, or weights gate by gate.
-
-    Args:
-        settings: of the module.
-        weights: the parameters, in the form of `settings`.
-    """
+    """Return what the operator `rnnc::rnn` takes: rows as they are, or weights gate by gate."""
     if isinstance(settings.form, RowsForm):
         return weights
     return flat_weights(settings.form, weights, settings.layers * len(settings.choices))
@@ -42,19 +37,11 @@ def run_operator(
     weights: Sequence[Tensor | None],
     needs_grad: bool,
 ) -> tuple[Tensor, States]:
-    """Run all layers of a module by the operator `rnnc::rnn`.
+    """Run all layers of a module by the operator `rnnc::rnn`, on x (T, B, input).
 
-    The masks of dropout are drawn here: a compiler draws its own random numbers.
-
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        target: the name of the target that runs it.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; empty for each
-            state's `init`.
-        weights: as `operator_weights` gives them.
-        needs_grad: whether a backward may follow.
+    The masks of dropout are drawn here: a compiler draws its own random numbers. `states` are
+    (layers * directions, B, hidden) each before the first step; empty for each state's `init`.
+    `weights` are as `operator_weights` gives them.
     """
     cell, layers, both, heads, dim, *_ = settings
     variant, save, precision, *_ = settings.choice
@@ -94,12 +81,12 @@ def run_operator(
 
 @constant_in_graphs
 def _is_exported() -> bool:
-    """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
+    """Return True if `torch.export` traces, as `torch.compile` claims to do before torch 2.13."""
     return torch.compiler.is_exporting()
 
 
 def _is_static(size: int) -> bool:
-    """Whether a graph holds for this size alone."""
+    """Return True if a graph holds for this size alone."""
     # Imports sympy, which takes half a second, and which whatever traces has imported.
     from torch.fx.experimental.symbolic_shapes import has_static_value
 
@@ -115,7 +102,7 @@ def _joins(
     device: torch.device,
     batch: int,
 ) -> bool:
-    """Whether one call of both directions is better than a call of each."""
+    """Return True if one call of both directions is better than a call of each."""
     runs, asked = TARGETS[target], Options(*options)
     like = torch.empty(0, dtype=dtype, device=device)
     call = asked.stack(like, needs_grad).calls[0]

@@ -40,19 +40,11 @@ def check_forward(
     weights: Sequence[Tensor],
     masks: Tensor | None,
 ) -> None:
-    """Check the tensors of a forward.
+    """Check the tensors of a forward; `key` is what the call is besides its tensors.
 
-    Args:
-        key: what the call is besides its tensors.
-        stack: the call.
-        options: of the call.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; or none.
-        weights: those that there are.
-        masks: of each dropout, (layers - 1, T, B, features).
-
-    Raises:
-        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
+    x is (T, B, input). `states` are (layers * directions, B, hidden) each before the first step, or
+    none. `masks` are of each dropout, (layers - 1, T, B, features). A `TensorError` is raised for a
+    tensor that is missing, or has a wrong shape, dtype, device or no memory.
     """
     with _unrecorded():
         likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))
@@ -72,21 +64,11 @@ def check_backward(
     masks: Tensor | None,
     results: Sequence[Tensor],
 ) -> list[Tensor | None]:
-    """Check the tensors of a backward; gives the gradients as kernels can read them.
+    """Check the tensors of a backward, and return the gradients as kernels can read them.
 
-    Args:
-        key: what the call is besides its tensors.
-        stack: the call.
-        options: of the call.
-        gradients: of the output and of each last state, or None for zero.
-        x: as in `check_forward`.
-        states: as in `check_forward`.
-        weights: as in `check_forward`.
-        masks: as in `check_forward`.
-        results: of `rnnc::rnn` without the last states.
-
-    Raises:
-        TensorError: as in `check_forward`.
+    `gradients` are of the output and of each last state, or None for zero; `results` are those of
+    `rnnc::rnn` without the last states. The other arguments, and the errors, are as in
+    `check_forward`.
     """
     tensors = (*gradients, x, *states, *weights, masks, *results)
     with _unrecorded():
@@ -102,7 +84,7 @@ def check_backward(
 
 
 def _unrecorded() -> AbstractContextManager[Any]:
-    """A context for checks in a call that is recorded: a replay compares its tensors by itself."""
+    """Return a context for checks in a call that is recorded: a replay compares its own tensors."""
     return _disable_current_modes() if recording() else NOTHING
 
 
@@ -130,7 +112,7 @@ def _check_results(
 def _checked_gradients(
     stack: Stack, x: Tensor, gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """The gradients of the output and of each last state, as kernels can read them."""
+    """Return the gradients of the output and of each last state, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain = plain_gradients(gradients)
     steps, batch, _ = x.shape
@@ -204,12 +186,12 @@ def _check_rows(options: Options, weights: Sequence[Tensor]) -> None:
 
 
 def _firsts(stack: Stack, x: Tensor, states: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Of each direction of each layer, the states before the first step."""
+    """Return the states before the first step, of each direction of each layer."""
     return list(states_for(stack, x, x.shape[1], states))
 
 
 def _inputs(stack: Stack, x: Tensor, first: Sequence[Tensor], own: LayerWeights) -> ScanInputs:
-    """The inputs of a direction of a layer, with one element in place of the input's share."""
+    """Return the inputs of a direction of a layer, with one element as the input's share."""
     steps, batch, _ = x.shape
     gates = len(stack.calls[0].cell.input_gates)
     wx = x.new_zeros(()).expand(batch, steps, stack.heads, stack.dim, gates)

@@ -1,4 +1,4 @@
-"""The gradients of the operators of all layers, as autograd sees them."""
+"""Gradients of the operators of all layers, as autograd sees them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,8 @@ def register_gradients(
     """Register the gradient of an operator, as `torch.library.register_autograd` does.
 
     A compiled graph computes gradients by operators of its own, so autograd has nothing to record
-    there. Then the kernel is called without another round through the dispatcher, which converts
-    all arguments twice.
-
-    Args:
-        library: that defines the operator.
-        op: the operator.
-        kernel: what runs on the devices that have kernels.
-        backward: computes the gradients.
-        remember: saves what it needs.
+    there. Then the `kernel` is called without another round through the dispatcher, which converts
+    all arguments twice. `remember` saves what `backward` needs.
     """
     recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, remember))
 
@@ -77,7 +70,7 @@ def remember_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor
 
 
 def backward_of_rnn(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    """A gradient for each argument of `rnnc::rnn`."""
+    """Return a gradient for each argument of `rnnc::rnn`."""
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
     tensors, lists = iter(ctx.saved_tensors), []

@@ -12,12 +12,9 @@ _MOST = 512
 
 
 class _Known:
-    """Calls that came before.
+    """Keys of all calls that came before, and replays of those that came again, by key.
 
-    Attributes:
-        keys: of all.
-        replays: of those that came again, by key.
-        generation: of the replays.
+    `generation` is that of the replays.
     """
 
     def __init__(self) -> None:
@@ -30,13 +27,10 @@ _known = _Known()
 
 
 def replays_for(stack: Stack, key: Hashable) -> Replays | None:
-    """What records such calls and replays them; None where one is computed.
+    """Return what records such calls and replays them; None where one is computed.
 
-    Sequences may have another length each time, so only what comes again is recorded.
-
-    Args:
-        stack: the call.
-        key: what it is besides the values of its tensors.
+    Sequences may have another length each time, so only what comes again is recorded. `key` is what
+    a call is besides the values of its tensors.
     """
     global _known
     known = _known

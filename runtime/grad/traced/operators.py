@@ -1,4 +1,4 @@
-"""All layers of a module as two operators of torch, forward and backward, for compilers and modes.
+"""Layers of a module as two operators of torch, forward and backward, for compilers and modes.
 
 They are defined by `torch.library.Library`: `custom_op` looks at the memory of all arguments and
 results in each call, which takes longer than the launches of a small network. That no result shares
@@ -41,7 +41,7 @@ Tensors = Sequence[Tensor]
 def _rnn(
     x: Tensor, states: Tensors, weights: Tensors, masks: Tensor | None, keep: bool, *others: Any
 ) -> list[Tensor]:
-    """The output (T, B, features), the last states, and with `keep` what the backward needs."""
+    """Return the output (T, B, features), the last states, and if `keep` what a backward needs."""
     options = Options(*others)
     stack, inputs = options.stack(x, keep), (x, states, weights, masks)
     key = kind_of(stack, options, *inputs)
@@ -76,7 +76,7 @@ def _rnn_backward(
     needs: Sequence[bool],
     *others: Any,
 ) -> list[Tensor]:
-    """The gradients of x, of the states and of the weights, of those that `needs` says."""
+    """Return the gradients of x, of the states and of the weights, of those that `needs` says."""
     options = Options(*others)
     stack, inputs = options.stack(x, True), (x, states, weights, masks)
     # Autograd gives it back as the result of a node or not.
@@ -121,12 +121,12 @@ def _backward(
 
 
 def _by_layer(masks: Tensor | None) -> Tensors:
-    """The mask of each dropout."""
+    """Return the mask of each dropout."""
     return () if masks is None else masks.unbind(0)
 
 
 def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
-    """The gradients, contiguous, none of which shares memory with another."""
+    """Return the gradients, contiguous, none of which shares memory with another."""
     found, seen = [], set()
     for gradient in gradients:
         assert gradient is not None

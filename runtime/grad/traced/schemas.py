@@ -1,4 +1,4 @@
-"""The schemas of the operators of all layers of a module, and what their arguments mean.
+"""Schemas of the operators of all layers of a module, and the meaning of their arguments.
 
 Files of `torch.export` hold these schemas, so an argument may be added at the end, with a default,
 and none may change.
@@ -37,20 +37,14 @@ RNN_BACKWARD = (
 
 
 class Options(NamedTuple):
-    """What a call of a module is, besides its tensors: the last arguments of its operators.
+    """Call of a module, besides its tensors: the last arguments of its operators.
+
+    Others than these are as in `Settings`, or as in `Choice`.
 
     Attributes:
         cell: as JSON.
         given: which of `LayerWeights.flat` each direction of each layer has, one after the other.
-        layers: their number.
-        both: whether each layer runs in both directions of time.
-        heads: of each direction of a layer.
-        dim: units per head.
-        dropout: the probability of dropping a feature between layers; 0 outside of training.
-        variant: as in `Choice`.
-        save: as in `Choice`.
-        precision: as in `Choice`.
-        order: whether layers run at the same time.
+        dropout: 0 outside of training.
         joint: whether both directions of a layer are one call.
         rows: whether weights are rows in the order head, gate, unit, as those of a module, or gate
             by gate, as in `LayerWeights`.
@@ -72,67 +66,56 @@ class Options(NamedTuple):
 
     @property
     def passed(self) -> tuple[Any, ...]:
-        """The options without the last ones that are defaults, which torch leaves out of a call."""
+        """Options without the last ones that are defaults, which torch leaves out of a call."""
         return self[: len(self) - (0 if self.rows else 1 if self.joint else 2)]
 
     @property
     def form(self) -> Form:
-        """How the weights are given."""
+        """Form in which the weights are given."""
         return rows_form(self.heads, self.dim) if self.rows else OWN
 
     @property
     def directions(self) -> int:
-        """Of a layer."""
+        """Number of directions of a layer."""
         return 2 if self.both else 1
 
     @property
     def parts(self) -> int:
-        """Directions of all layers."""
+        """Number of directions of all layers."""
         return self.layers * self.directions
 
     @property
     def states(self) -> int:
-        """Of the cell."""
+        """Number of states of the cell."""
         return len(cell_of(self.cell).states)
 
     @property
     def choice(self) -> Choice:
-        """What the caller chose; `call_of` refuses a variant that does not exist."""
+        """Choice of the caller; `call_of` refuses a variant that does not exist."""
         return Choice(self.variant, cast(Save, self.save), cast(Precision, self.precision))
 
     def stack(self, x: Tensor, keep: bool) -> Stack:
-        """The call.
+        """Return the call; `keep` says that a backward may follow.
 
-        Args:
-            x: gives the type of device, and the dtype that decides whether products round to TF32.
-            keep: whether a backward may follow.
+        x gives the type of device, and the dtype that decides whether products round to TF32.
         """
         device = x.device
         tf32 = target_of(device).rounds(x.dtype, self.choice.precision)
         return _stack(*self._replace(given=()), device.type, keep, tf32)
 
     def weights(self, present: Sequence[Tensor]) -> list[LayerWeights]:
-        """The weights by name.
-
-        Args:
-            present: those that there are.
-        """
+        """Return the weights by name, from those that there are."""
         return self.form.weights(list(self.spread(present, None)), self.parts)
 
     def spread(self, present: Sequence[Any], missing: Any) -> Iterator[Any]:
-        """A value for each of the weights in `given`.
-
-        Args:
-            present: a value for each that there is.
-            missing: the value for each that there is not.
-        """
+        """Return a value for each of the weights in `given`: one of `present`, or `missing`."""
         found = iter(present)
         return (next(found) if given else missing for given in self.given)
 
 
 @lru_cache(maxsize=1024)
 def _stack(*arguments: Any) -> Stack:
-    """The call of `Options` without `given`, of a type of device, `keep` and `tf32`."""
+    """Return the call of `Options` without `given`, of a type of device, `keep` and `tf32`."""
     *fields, device, keep, tf32 = arguments
     options = Options(*fields)
     cell, _, layers, both, heads, dim, dropout, *_ = options
@@ -150,16 +133,7 @@ def kind_of(
     weights: Sequence[Tensor],
     masks: Tensor | None,
 ) -> Hashable:
-    """What a call is besides the values of its tensors.
-
-    Args:
-        stack: the call.
-        options: of it.
-        x: the input.
-        states: the caller's, or none.
-        weights: those that there are.
-        masks: of each dropout.
-    """
+    """Return what a call is besides the values of its tensors."""
     wanted = tuple([tensor.requires_grad for tensor in (x, *states, *weights)])
     kind = x.shape, x.dtype, x.device, len(states), masks is None
     return stack, tuple(options.given), wanted, kind
@@ -168,26 +142,15 @@ def kind_of(
 def present(
     x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], masks: Tensor | None
 ) -> list[Tensor]:
-    """The tensors of a forward that there are.
-
-    Args:
-        x: as in `kind_of`.
-        states: as in `kind_of`.
-        weights: as in `kind_of`.
-        masks: as in `kind_of`.
-    """
+    """Return the tensors of a forward that there are."""
     return [x, *states, *weights] if masks is None else [x, *states, *weights, masks]
 
 
 def to_results(stack: Stack, run: Run) -> list[Tensor]:
-    """The results of `rnnc::rnn`: the output, the last states, and what a backward reads.
+    """Return the results of `rnnc::rnn`: the output, the last states, and what a backward reads.
 
     No two of them share memory. The output of the last layer is that of the call, unless its two
     directions are joined.
-
-    Args:
-        stack: the call.
-        run: its forward.
     """
     last = [state.contiguous() for state in run.last]
     if not stack.calls[0].for_backward:
@@ -199,11 +162,9 @@ def to_results(stack: Stack, run: Run) -> list[Tensor]:
 
 
 def to_parts(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
-    """Of each call of a layer, its states at all steps and what its kernel saved.
+    """Return, of each call of a layer, its states at all steps and what its kernel saved.
 
-    Args:
-        stack: the call.
-        results: of `rnnc::rnn` without the last states.
+    `results` are those of `rnnc::rnn` without the last states.
     """
     y, *kept = results
     each = len(stack.initial_values) + 1
