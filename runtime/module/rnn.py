@@ -243,8 +243,9 @@ class RNN(Steps, Options, Weighted):
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
         known = None
         if not all_states:
-            more = partial(self._unweighted, inputs, x, "BT" if self.batch_first else "TB")
-            known = self._known_calls.find_sequence(self, x, given, masks, tuple if plain else more)
+            axes = "BT" if self.batch_first else "TB"
+            more = tuple if plain else partial(self._unweighted, inputs, x, axes)
+            known = self._known_calls.find_sequence(self, x, given, masks, more)
         if known is not None:
             y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last

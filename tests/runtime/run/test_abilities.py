@@ -57,7 +57,7 @@ TABLE = {
     "heads": (*NODES, SECOND, *NODES, "operator"),
     "both directions": (*NODES, SECOND, *BOTH, "operator"),
     "dropout": (*NODES, SECOND, *NODES, "operator"),
-    "projection": (*NODES, SECOND, *NODES, "operator"),
+    "projection": (*NODES, SECOND, "layers", "layers", "layers", "operator"),
     "states saved": (*NODES, SECOND, *NODES, "operator"),
     "states given": (*NODES, SECOND, *NODES, "operator"),
     "lengths": (*NODES, SECOND, *NONE, "layers"),
