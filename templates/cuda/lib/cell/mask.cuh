@@ -10,36 +10,14 @@
 #pragma once
 
 #include "lib/cell/arguments.cuh"
+#include "lib/cell/switches.cuh"
 #include "lib/ptx/cp_async.cuh"
 #include "lib/ptx/launder.cuh"
 #include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
 
-// Reset values that differ between steps are there before each step (lib/copy/reset_copy.cuh), in
-// this many bytes of shared memory; or a kernel loads them where rows restart.
-#ifdef RNNC_RESETS_AHEAD
-constexpr bool kResetsAhead = true;
-constexpr int kResetShared = RNNC_RESETS_AHEAD;
-#else
-constexpr bool kResetsAhead = false;
-constexpr int kResetShared = 0;
-#endif
-#ifdef RNNC_RESETS_LATE
-constexpr bool kResetsLate = true;
-#else
-constexpr bool kResetsLate = false;
-#endif
-
 #ifdef RNNC_MASKED
-
-constexpr bool kMasked = true;
-
-#ifdef RNNC_REVERSE_HALF
-constexpr bool kBothDirections = true;
-#else
-constexpr bool kBothDirections = false;
-#endif
 
 // Tiles have batch rows by their places, which are in the order of their lengths, the longest first:
 // rows of one tile end at about the same time, and the tiles that start last end first. Results lie
@@ -205,7 +183,6 @@ RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
 
 #else
 
-constexpr bool kMasked = false;
 RNNC_INLINE int64 kept(int64 x) { return x; }
 template <typename Arguments, typename Place>
 RNNC_INLINE Place row_at(const Arguments&, Place place) {

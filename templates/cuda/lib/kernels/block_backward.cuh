@@ -31,7 +31,7 @@ RNNC_CONSTEXPR int reset_offset(int state) {
 }
 constexpr int kStageBytes = reset_offset(Cell::kStates);
 constexpr int kSharedBytes = 2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
-static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 constexpr int kNumAccumulators = kPack == 1 ? 2 : 4;
 using Product = Accumulator<kNumAccumulators>[1][at_least_one(Cell::kSources)];
