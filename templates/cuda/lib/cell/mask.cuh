@@ -5,8 +5,8 @@
 // meet, and where results are stored, those of padding are selected away, never multiplied. The
 // boundary between padding and the row's own steps is the row's edge.
 //
-// A generated source that does not define RNNC_MASKED has no masks: all rows run all steps, each
-// from the states after the last one, and nothing here does anything.
+// In a source without masks all rows run all steps, each from the states after the last one: nothing
+// here does anything then (`if (!kMasked)`), and what it would keep takes no register.
 #pragma once
 
 #include "lib/cell/arguments.cuh"
@@ -16,8 +16,6 @@
 #include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
-
-#ifdef RNNC_MASKED
 
 // Tiles have batch rows by their places, which are in the order of their lengths, the longest first:
 // rows of one tile end at about the same time, and the tiles that start last end first. Results lie
@@ -47,7 +45,7 @@ struct TileSteps {
   template <typename Arguments>
   RNNC_MEMBER TileSteps(const Arguments& a, int64 first_row, int rows)
       : count(static_cast<int>(a.steps)) {
-    if (!a.masks.longest) return;
+    if (!kMasked || !a.masks.longest) return;
     int longest = 1;
     if (a.masks.order && first_row < a.batch) {
       // The first row is the longest.
@@ -60,8 +58,8 @@ struct TileSteps {
     count = minimum(longest, count);
   }
   template <typename Arguments>
-  RNNC_MEMBER int64 of(const Arguments&) const {
-    return count;
+  RNNC_MEMBER int64 of(const Arguments& a) const {
+    return kMasked ? count : a.steps;
   }
 };
 
@@ -105,13 +103,14 @@ RNNC_INLINE const char* restarts_of(const Arguments& a, int64 place, bool revers
 // iteration, and the copy waits for the load.
 template <class Copy>
 struct RestartsCopy {
-  static constexpr bool kStaged = Copy::kPitch >= Copy::kUsed + 4;
+  static constexpr bool kStaged = kMasked && Copy::kPitch >= Copy::kUsed + 4;
   const char* bytes;  // by the place of a step in memory
   int copies;
 
   // One of the threads that wait for a stage copies.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 first_row, bool is_one) {
+    if (!kMasked) return;
     bytes = restarts_of(a, first_row, time.reversed);
     copies = launder(static_cast<int>(is_one));
   }
@@ -119,6 +118,7 @@ struct RestartsCopy {
     if (kStaged && copies) cp_async<4>(stage + Copy::kPitch - 4, bytes + (place & ~int64{3}));
   }
   RNNC_MEMBER u32 read(const char* stage, int64 place) const {
+    if constexpr (!kMasked) return 0;
     if constexpr (!kStaged) return ld_global_nc_u8(bytes + place);
     return static_cast<unsigned char>(stage[Copy::kPitch - 4 + (place & 3)]);
   }
@@ -132,10 +132,12 @@ struct RestartsAhead {
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 place, int64 t,
                          int64 by) {
+    if (!kMasked) return;
     from = restarts_of(a, place, time.reversed) + time.at(t);
     next(by);
   }
   RNNC_MEMBER u32 next(int64 by) {
+    if (!kMasked) return 0;
     const u32 found = coming;
     coming = ld_global_nc_u8(from);
     from += by;
@@ -163,7 +165,7 @@ struct RestartsInBlocks {
 };
 
 // What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
-RNNC_INLINE int64 kept(int64 x) { return launder(x); }
+RNNC_INLINE int64 kept(int64 x) { return kMasked ? launder(x) : x; }
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
 // in [N, D]. In reverse a row restarts with the value of the place after it: the tensor of a launch
@@ -180,39 +182,5 @@ template <typename Arguments>
 RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
   return row * (a.heads * a.dim) + unit;
 }
-
-#else
-
-RNNC_INLINE int64 kept(int64 x) { return x; }
-template <typename Arguments, typename Place>
-RNNC_INLINE Place row_at(const Arguments&, Place place) {
-  return place;
-}
-
-template <class Copy>
-struct RestartsCopy {
-  static constexpr bool kStaged = false;
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, bool) {}
-  RNNC_MEMBER void issue(char*, int64) const {}
-  RNNC_MEMBER u32 read(const char*, int64) const { return 0; }
-};
-struct RestartsAhead {
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64, int64) {}
-  RNNC_MEMBER u32 next(int64) { return 0; }
-};
-
-struct TileSteps {
-  TileSteps() = default;
-  template <typename Arguments>
-  RNNC_MEMBER TileSteps(const Arguments&, int64, int) {}
-  template <typename Arguments>
-  RNNC_MEMBER int64 of(const Arguments& a) const {
-    return a.steps;
-  }
-};
-
-#endif
 
 }  // namespace rnnc

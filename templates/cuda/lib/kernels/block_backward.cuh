@@ -129,15 +129,11 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
   // Stores the gradients of an item's gates; the tensors start at the step.
   RNNC_MEMBER void store_gates(int half, int j, Element* d_wx, Element* d_no_input,
                                const Gates& d_gate) const {
-    Vec<Element, Cell::kInputGates> d_wx_vec;
-    Vec<Element, kGatesNoInput> d_no_input_vec;
-    pack_gates(d_wx_vec, d_no_input_vec, d_gate);
-    masks.clear_unless(masks.has_run(j), d_wx_vec);
-    masks.clear_unless(masks.has_run(j), d_no_input_vec);
+    PackedGates packed(d_gate);
+    packed.clear_unless(masks.has_run(j));
     if (valid[half][j]) {
-      d_wx_vec.store(
-          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
-      d_no_input_vec.store(
+      packed.store(
+          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates),
           element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
     }
   }
@@ -264,7 +260,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
     prefetch(t - Plan::kNumStages, stage_idx);
-    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
+    stage_idx = next_stage<Plan::kNumStages>(stage_idx);
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
     items.masks.advance(

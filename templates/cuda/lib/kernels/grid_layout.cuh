@@ -103,6 +103,19 @@ struct GridItem {
   }
 };
 
+// Publishes values of an item in a step's region, the next value as many k_tiles further on as a state
+// has. `ahead` bytes further lies the region whose lines L2 shall have next; 0: none. All lanes of a
+// warp must call this.
+template <class Plan, int n>
+RNNC_INLINE void publish_item(const GridItem<Plan>& it, const real (&values)[n], char* to,
+                              int64 ahead) {
+  const auto address = [&](int i) {
+    return to + it.exchange_offset + i * GridSizes<Plan>::kDimKTiles * kTileKTileBytes;
+  };
+  publish_values(values, threadIdx.x & 1, it.in_bounds, address);
+  if (ahead && it.in_bounds) repeat<n>([&](int i) { prefetch_l2(address(i) + ahead); });
+}
+
 // Calls body(item) for the thread's items of a phase. All lanes of a warp have items of a phase, or
 // none has: publishing shuffles among all lanes.
 template <typename Item, int n, typename Body>
