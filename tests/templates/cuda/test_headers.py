@@ -118,7 +118,7 @@ def compiled_branches(index: str) -> set[str]:
 def test_an_index_compiles_every_branch_of_every_header() -> None:
     _, places = branches()
     plain, switched = compiled_branches("plain/index.cu"), compiled_branches("lib/index.cu")
-    assert len(places) > 40
+    assert len(places) > 30
     assert plain | switched == set(places)
     # No branch is there for both: neither index alone would show everything.
     assert plain - switched

@@ -8,7 +8,7 @@
 #include "lib/cell/items_backward.cuh"
 #include "lib/cell/mask_parts_backward.cuh"
 #include "lib/exchange/partial_push.cuh"
-#include "lib/kernels/cluster_copies_backward.cuh"
+#include "lib/kernels/cluster/copies_backward.cuh"
 
 namespace rnnc::cluster_backward {
 
