@@ -1,9 +1,9 @@
 // Masks: how many steps each batch row runs, and before which it restarts from the reset values.
 //
-// A row with a length goes on in its padding with whatever that holds, NaN too: the columns of a
-// product do not mix, so nothing of it reaches another row. Where results of several rows or steps
-// meet, and where results are stored, those of padding are selected away, never multiplied. The
-// boundary between padding and the row's own steps is the row's edge.
+// A row with a length runs through its padding too, whatever the padding holds, NaN included: the
+// columns of a product do not mix, so no other row sees the results. Where results of several rows or
+// steps meet, and where results are stored, a select drops those of padding; nothing multiplies them
+// by zero. The boundary between padding and the row's own steps is the row's edge.
 //
 // In a source without masks all rows run all steps, each from the states after the last one: nothing
 // here does anything then (`if (!kMasked)`), and what it would keep takes no register.
@@ -71,8 +71,9 @@ RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps, bool reverse
   const int count = row_steps(a, row);
   return reversed ? static_cast<int>(steps) - count : count;
 }
-// Whether any lane of a warp says so. NOTE: behind a branch that the whole grid takes or not, this
-// keeps the compiler from deciding both in one, for each thread and in each step.
+// Whether x is true in any lane of a warp. NOTE: a vote behind a branch that is the same for the whole
+// grid. Without the vote the compiler would merge both conditions and test them in every thread and
+// step.
 RNNC_INLINE bool any_lane(bool x) { return __any_sync(~0u, x); }
 template <int n>
 RNNC_INLINE bool is_any(const int (&edge)[n], int t) {
@@ -98,9 +99,9 @@ RNNC_INLINE const char* restarts_of(const Arguments& a, int64 place, bool revers
   return launder(reinterpret_cast<const char*>(rows));
 }
 
-// Copies them into the padding of what `Copy` copies of a step. NOTE: a load into a register would
-// cost a round trip to memory in each step: the compiler copies the register at once, for the next
-// iteration, and the copy waits for the load.
+// Copies those bytes into the padding of a step's rows that `Copy` copies. NOTE: a load into a register
+// would cost a round trip to memory in each step: the compiler moves the register at once, for the next
+// iteration, and the move waits for the load.
 template <class Copy>
 struct RestartsCopy {
   static constexpr bool kStaged = kMasked && Copy::kPitch >= Copy::kUsed + 4;
@@ -123,7 +124,7 @@ struct RestartsCopy {
     return static_cast<unsigned char>(stage[Copy::kPitch - 4 + (place & 3)]);
   }
 };
-// Loads them a step before they are needed.
+// Loads the byte of a step one step before it is needed.
 struct RestartsAhead {
   const char* from;  // of the step that is loaded next
   u32 coming;
@@ -145,8 +146,8 @@ struct RestartsAhead {
   }
 };
 
-// Loads those of 32 steps at once, a lane of a warp those of one, a block of steps before they are
-// needed: who needs them at once waits for a round trip to memory.
+// Loads the bytes of a block of 32 steps at once, one per lane of a warp. The loads begin one block
+// ahead: a warp that used a byte at once would wait for a round trip to memory.
 struct RestartsInBlocks {
   u32 bytes, coming;  // of this lane's step, and of its step in the next block
 
@@ -164,7 +165,8 @@ struct RestartsInBlocks {
   }
 };
 
-// What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
+// A value that a kernel with masks keeps in a register. Otherwise the compiler computes it again in
+// each step.
 RNNC_INLINE int64 kept(int64 x) { return kMasked ? launder(x) : x; }
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit

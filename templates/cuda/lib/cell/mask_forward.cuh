@@ -1,12 +1,12 @@
 // ForwardMasks: how a thread's items take a step of the forward.
 //
-// The states that a thread has after a step are those that the next step begins from: reset values
-// already, if it restarts. So what a thread publishes for the products needs no second pass. What it
-// stores for the step lies beside them.
+// After a step a thread has the states that the next step begins from: the reset values already, if
+// the row restarts there. So it publishes them for the products without a second pass. The results to
+// store lie beside them.
 //
-// Selects do what may happen at any step. What happens once per row, at its edge, is behind a
-// branch, and no other thread waits for it. In kernels that take the steps in parts it lies between
-// two parts, and so do the loads of masks.
+// Selects handle what may happen at any step. What happens once per row, at its edge, is behind a
+// branch that no other thread waits for. Kernels that run the steps in parts put that branch, and the
+// loads of masks, between two parts.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -122,9 +122,9 @@ struct ForwardMasks : Order {
     block = -kBlockSteps;
     load_next_block(a, time, tile_row, steps);
   }
-  // Before step t, and again before the step that it returns: what is rare. The steps until there
-  // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
-  // that are loaded there. All lanes of a warp call this, of which each four have all of its rows.
+  // Handles what is rare before step t, and returns the step before which to call it again. The steps
+  // until then need no branch. They are at most 32, and end where a row ends or begins, or restarts
+  // from values that are loaded there. All lanes of a warp call this; four lanes have all of its rows.
   // During a step the results of the step `lag` before it are stored; those of rows that end with
   // step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
   template <int lag, typename Valid, typename At>

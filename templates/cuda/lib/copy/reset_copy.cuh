@@ -1,10 +1,9 @@
 // ResetCopy: copies of what rows may restart from before a step, where that differs between steps,
 // from global to shared memory, several steps ahead.
 //
-// They are copied for each step, whether a row restarts or not: who asks first needs a branch, and
-// who copies later waits for a round trip to memory, which is longer than a step. The copies belong
-// to the cp.async group of the step's inputs. Where nothing is copied ahead (kResetsAhead), nothing
-// here does anything.
+// Each step has a copy, whether a row restarts or not: a test would need a branch, and a copy on demand
+// would wait for a round trip to memory, which is longer than a step. The copies belong to the
+// cp.async group of the step's inputs. Without kResetsAhead nothing here does anything.
 #pragma once
 
 #include "lib/cell/mask.cuh"
@@ -15,7 +14,7 @@
 namespace rnnc {
 
 // All states of the units and rows of `Rows`, a RowCopy or WarpCopy of one element per unit, copied
-// by `threads` threads. A state follows the other in a stage.
+// by `threads` threads. In a stage the states lie one after the other.
 template <class Plan, class Rows, int threads>
 struct ResetCopy {
   static constexpr int kBytes = kResetsAhead ? Cell::kStates * Rows::kBytes : 0;  // per step

@@ -90,7 +90,7 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
   });
 }
 
-// As `publish` of the forward does, of one item.
+// Publishes the gradients of an item's gates, one value per dense pair.
 RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to, int64 ahead) {
   real values[Cell::kDensePairs];
   repeat<Cell::kDensePairs>(

@@ -55,7 +55,7 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
   });
 }
 
-// `steps` are those of the tile: read again from the arguments, it would delay the loads.
+// `steps` counts those of the tile. To read it from the arguments again would delay the loads.
 RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, const Place& place,
                           int t, int steps) {
   if (t >= steps) return;
