@@ -1,8 +1,8 @@
 // Every header of the library with an example cell: what an editor opens, and a test compiles.
 //
 // Here all switches are defined (lib/cell/switches.cuh): rows have lengths and resets, layers hand
-// over chunks of steps, an input has no weight. plain/index.cu includes this file for the bodies of a
-// source without switches, and for the alternating kernels that leave the product to the matrix
+// over chunks of steps, an input has no weight. plain/index.cu includes this file for the bodies of
+// a source without switches, and for the alternating kernels that leave the product to the matrix
 // library. Each header has every line in one of the two.
 #ifndef RNNC_PLAIN
 

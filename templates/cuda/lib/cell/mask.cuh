@@ -1,12 +1,12 @@
 // Masks: how many steps each batch row runs, and before which it restarts from the reset values.
 //
 // A row with a length runs through its padding too, whatever the padding holds, NaN included: the
-// columns of a product do not mix, so no other row sees the results. Where results of several rows or
-// steps meet, and where results are stored, a select drops those of padding; nothing multiplies them
-// by zero. The boundary between padding and the row's own steps is the row's edge.
+// columns of a product do not mix, so no other row sees the results. Where results of several rows
+// or steps meet, and where results are stored, a select drops those of padding; nothing multiplies
+// them by zero. The boundary between padding and the row's own steps is the row's edge.
 //
-// In a source without masks all rows run all steps, each from the states after the last one: nothing
-// here does anything then (`if (!kMasked)`), and what it would keep takes no register.
+// In a source without masks all rows run all steps, each from the states after the last one:
+// nothing here does anything then (`if (!kMasked)`), and what it would keep takes no register.
 #pragma once
 
 #include "lib/cell/arguments.cuh"
@@ -17,9 +17,10 @@
 
 namespace rnnc {
 
-// Tiles have batch rows by their places, which are in the order of their lengths, the longest first:
-// rows of one tile end at about the same time, and the tiles that start last end first. Results lie
-// where the rows do. Bits of restarts are in the order of places, since a tile reads eight at once.
+// Tiles have batch rows by their places, which are in the order of their lengths, the longest
+// first: rows of one tile end at about the same time, and the tiles that start last end first.
+// Results lie where the rows do. Bits of restarts are in the order of places, since a tile reads
+// eight at once.
 //
 // The batch row at a place.
 template <typename Arguments, typename Place>
@@ -36,8 +37,8 @@ template <typename Arguments>
 RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
   return a.masks.longest ? __ldg(a.masks.longest + row) : static_cast<int>(a.steps);
 }
-// How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
-// any. Those come first in memory, in both directions of time.
+// How many steps a tile of batch rows runs: as many as its longest row, and at least one if there
+// is any. Those come first in memory, in both directions of time.
 struct TileSteps {
   int count;
 
@@ -63,17 +64,17 @@ struct TileSteps {
   }
 };
 
-// The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if the
-// cell runs from the last step in memory to the first, before which its padding ends.
+// The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if
+// the cell runs from the last step in memory to the first, before which its padding ends.
 template <typename Arguments>
 RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps, bool reversed) {
   if (!a.masks.longest) return reversed ? -1 : static_cast<int>(steps);
   const int count = row_steps(a, row);
   return reversed ? static_cast<int>(steps) - count : count;
 }
-// Whether x is true in any lane of a warp. NOTE: a vote behind a branch that is the same for the whole
-// grid. Without the vote the compiler would merge both conditions and test them in every thread and
-// step.
+// Whether x is true in any lane of a warp. NOTE: a vote behind a branch that is the same for the
+// whole grid. Without the vote the compiler would merge both conditions and test them in every
+// thread and step.
 RNNC_INLINE bool any_lane(bool x) { return __any_sync(~0u, x); }
 template <int n>
 RNNC_INLINE bool is_any(const int (&edge)[n], int t) {
@@ -85,8 +86,8 @@ RNNC_INLINE bool is_own_step(int t, int edge, bool reversed) {
   return reversed ? t >= edge : t < edge;
 }
 
-// Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros on
-// both sides of all steps. Those of the other direction of the launch follow those of all rows.
+// Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros
+// on both sides of all steps. Those of the other direction of the launch follow those of all rows.
 constexpr int kMaskRows = 8, kMaskPadding = 4;
 RNNC_INLINE u32 restart_bit(int64 place) { return 1u << static_cast<int>(place) % kMaskRows; }
 // The bytes of the rows beside that at a place; the first step in memory is aligned to 4 bytes.
@@ -99,9 +100,9 @@ RNNC_INLINE const char* restarts_of(const Arguments& a, int64 place, bool revers
   return launder(reinterpret_cast<const char*>(rows));
 }
 
-// Copies those bytes into the padding of a step's rows that `Copy` copies. NOTE: a load into a register
-// would cost a round trip to memory in each step: the compiler moves the register at once, for the next
-// iteration, and the move waits for the load.
+// Copies those bytes into the padding of a step's rows that `Copy` copies. NOTE: a load into a
+// register would cost a round trip to memory in each step: the compiler moves the register at once,
+// for the next iteration, and the move waits for the load.
 template <class Copy>
 struct RestartsCopy {
   static constexpr bool kStaged = kMasked && Copy::kPitch >= Copy::kUsed + 4;

@@ -1,9 +1,9 @@
 // BackwardMasks: how a thread's items take a step of the backward.
 //
 // The gradient of the states that a step begins from is complete once the product of the step has
-// been added. It goes on to the step before, or ends here: at a restart it is added to the gradients
-// of the reset values; at the edge of a row it is that of the initial states, or comes from padding
-// and is replaced by the gradient of the last states.
+// been added. It goes on to the step before, or ends here: at a restart it is added to the
+// gradients of the reset values; at the edge of a row it is that of the initial states, or comes
+// from padding and is replaced by the gradient of the last states.
 #pragma once
 
 #include "lib/cell/item.cuh"

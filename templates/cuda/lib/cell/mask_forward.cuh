@@ -1,12 +1,12 @@
 // ForwardMasks: how a thread's items take a step of the forward.
 //
 // After a step a thread has the states that the next step begins from: the reset values already, if
-// the row restarts there. So it publishes them for the products without a second pass. The results to
-// store lie beside them.
+// the row restarts there. So it publishes them for the products without a second pass. The results
+// to store lie beside them.
 //
 // Selects handle what may happen at any step. What happens once per row, at its edge, is behind a
-// branch that no other thread waits for. Kernels that run the steps in parts put that branch, and the
-// loads of masks, between two parts.
+// branch that no other thread waits for. Kernels that run the steps in parts put that branch, and
+// the loads of masks, between two parts.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -122,11 +122,12 @@ struct ForwardMasks : Order {
     block = -kBlockSteps;
     load_next_block(a, time, tile_row, steps);
   }
-  // Handles what is rare before step t, and returns the step before which to call it again. The steps
-  // until then need no branch. They are at most 32, and end where a row ends or begins, or restarts
-  // from values that are loaded there. All lanes of a warp call this; four lanes have all of its rows.
-  // During a step the results of the step `lag` before it are stored; those of rows that end with
-  // step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
+  // Handles what is rare before step t, and returns the step before which to call it again. The
+  // steps until then need no branch. They are at most 32, and end where a row ends or begins, or
+  // restarts from values that are loaded there. All lanes of a warp call this; four lanes have all
+  // of its rows. During a step the results of the step `lag` before it are stored; those of rows
+  // that end with step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for
+  // `store_last`.
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {

@@ -25,8 +25,8 @@ constexpr bool kResetsLate = true;
 constexpr bool kResetsLate = false;
 #endif
 
-// Whether the cell runs from the last step in memory to the first; or whether the second half of the
-// heads does, which is the other direction of a layer.
+// Whether the cell runs from the last step in memory to the first; or whether the second half of
+// the heads does, which is the other direction of a layer.
 #ifdef RNNC_REVERSE
 constexpr bool kReverse = true;
 #else

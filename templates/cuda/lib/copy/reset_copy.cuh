@@ -1,9 +1,9 @@
 // ResetCopy: copies of what rows may restart from before a step, where that differs between steps,
 // from global to shared memory, several steps ahead.
 //
-// Each step has a copy, whether a row restarts or not: a test would need a branch, and a copy on demand
-// would wait for a round trip to memory, which is longer than a step. The copies belong to the
-// cp.async group of the step's inputs. Without kResetsAhead nothing here does anything.
+// Each step has a copy, whether a row restarts or not: a test would need a branch, and a copy on
+// demand would wait for a round trip to memory, which is longer than a step. The copies belong to
+// the cp.async group of the step's inputs. Without kResetsAhead nothing here does anything.
 #pragma once
 
 #include "lib/cell/mask.cuh"

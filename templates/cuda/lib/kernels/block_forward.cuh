@@ -88,8 +88,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes,
                                    fragment, k_tile);
       });
-      // While the product runs: read what rows may restart from, store the results of the last step,
-      // and copy a later input into the stage of this step's.
+      // While the product runs: read what rows may restart from, store the results of the last
+      // step, and copy a later input into the stage of this step's.
       if constexpr (kResetsAhead) {
         items.read_resets(inputs + next_stage<Plan::kNumStages>(stage_idx) * kStageBytes);
       }

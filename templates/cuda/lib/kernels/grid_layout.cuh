@@ -103,9 +103,9 @@ struct GridItem {
   }
 };
 
-// Publishes n values of an item in a step's region, value i in the i-th group of kDimKTiles k_tiles.
-// Also prefetches to L2 the lines of the region that lies `ahead` bytes further on; 0: of none. All
-// lanes of a warp must call this.
+// Publishes n values of an item in a step's region, value i in the i-th group of kDimKTiles
+// k_tiles. Also prefetches to L2 the lines of the region that lies `ahead` bytes further on; 0: of
+// none. All lanes of a warp must call this.
 template <class Plan, int n>
 RNNC_INLINE void publish_item(const GridItem<Plan>& it, const real (&values)[n], char* to,
                               int64 ahead) {

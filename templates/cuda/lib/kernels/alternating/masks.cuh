@@ -2,7 +2,8 @@
 //
 // Unlike the rows of a resident plan, one that does not run a step keeps its states: nothing of it
 // is in registers at its last step. No row ends early, so rows are taken as they lie. A call may
-// step down from a resident plan to this one, with the same masks: a row's bit is found by its place.
+// step down from a resident plan to this one, with the same masks: a row's bit is found by its
+// place.
 #pragma once
 
 #include "lib/cell/item.cuh"

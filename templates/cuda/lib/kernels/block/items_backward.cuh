@@ -1,5 +1,5 @@
-// The backward of a block plan: its layout of shared memory, the items of a thread, and the copies of
-// what a step reads.
+// The backward of a block plan: its layout of shared memory, the items of a thread, and the copies
+// of what a step reads.
 #pragma once
 
 #include "lib/cell/items_backward.cuh"

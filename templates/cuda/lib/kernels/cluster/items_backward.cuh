@@ -129,7 +129,8 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
       });
     });
   }
-  // If the gradient of the states before the step after step t, with what the peers sent, ends there.
+  // If the gradient of the states before the step after step t, with what the peers sent, ends
+  // there.
   RNNC_MEMBER void end_gradient(const BackwardArguments& a, int t, const Received& received) {
     if (!masks.ends(a)) return;
     repeat<kItems>([&](int item) {

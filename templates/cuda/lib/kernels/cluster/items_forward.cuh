@@ -9,8 +9,9 @@
 namespace rnnc::cluster_forward {
 
 // Item j of a thread is unit first_unit + lane / 4 and column 2 quad + j, or 2 quad + split, which
-// is the batch row at the place that far from the first. If there is no such unit or row, the thread
-// computes another item's values and stores none; for a unit that does not exist it pushes zeros.
+// is the batch row at the place that far from the first. If there is no such unit or row, the
+// thread computes another item's values and stores none; for a unit that does not exist it pushes
+// zeros.
 struct Items : ForwardItems<1, kItems> {
   bool exists;      // the unit
   int valid_items;  // how many of the items, the first ones, have results to store
