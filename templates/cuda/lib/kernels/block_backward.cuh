@@ -76,7 +76,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
     prefetch(t - Plan::kNumStages, stage_idx);
-    stage_idx = next_stage<Plan::kNumStages>(stage_idx);
+    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
     items.masks.advance(

@@ -91,7 +91,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
       // While the product runs: read what rows may restart from, store the results of the last
       // step, and copy a later input into the stage of this step's.
       if constexpr (kResetsAhead) {
-        items.read_resets(inputs + next_stage<Plan::kNumStages>(stage_idx) * kStageBytes);
+        const int next_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
+        items.read_resets(inputs + next_idx * kStageBytes);
       }
       handover.publish(a, t - 2);
       if (t > 0) {
@@ -100,7 +101,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
       }
       prefetch(t + Plan::kNumStages, stage_idx, false);
       cp_async_wait<Plan::kNumStages - 2>();
-      stage_idx = next_stage<Plan::kNumStages>(stage_idx);
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
       Items::PerItem<Gates> gate;
       items.finish_gates(gate, product);

@@ -132,7 +132,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       items.masks.advance();
       __syncwarp();
       prefetch(t - Plan::kNumStages, stage_idx);
-      stage_idx = next_stage<Plan::kNumStages>(stage_idx);
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
       if constexpr (kSumsInParts) {
         if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
       }

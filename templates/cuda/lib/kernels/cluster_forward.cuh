@@ -135,7 +135,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         __syncwarp();
         inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
       }
-      stage_idx = next_stage<Plan::kNumStages>(stage_idx);
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     }
   } while (kMasked && t < steps);
   if (computes) {

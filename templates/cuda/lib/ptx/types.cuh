@@ -67,10 +67,4 @@ RNNC_INLINE T* element_at(T* base, int64 bytes) {
 // A block's dynamic shared memory.
 extern __shared__ __align__(128) char shared[];
 
-// The stage after this one, in a ring of n.
-template <int n>
-RNNC_INLINE int next_stage(int stage) {
-  return stage + 1 < n ? stage + 1 : 0;
-}
-
 }  // namespace rnnc

@@ -40,7 +40,10 @@ struct StepCopies {
   StateCopy::Pieces state_pieces[kItems];
   SavedCopy saved[kItems];
   StateCopy before[kItems][Cell::kStates], initial[kItems][Cell::kStates],
-      d_states[kItems][Cell::kStates], reset[kItems][Cell::kStates];
+      d_states[kItems][Cell::kStates];
+#ifdef RNNC_RESETS_AHEAD
+  StateCopy reset[kItems][Cell::kStates];
+#endif
 
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
@@ -62,10 +65,11 @@ struct StepCopies {
           state_pieces[item],
           a.d_states[s] + last * a.d_states_time[s] + at.head * Plan::kHeadDim,
           a.d_states_row[s]);
-      if (!kResetsAhead) return;
+#ifdef RNNC_RESETS_AHEAD
       reset[item][s].start(state_pieces[item],
                            reset_value(a, s, last, 0, at.head * Plan::kHeadDim, at.order.reversed),
                            a.masks.reset_row[s]);
+#endif
     });
   }
   // Copies an item's data of step t, the step before that of the last call.
@@ -81,12 +85,14 @@ struct StepCopies {
         before[item][s].advance(-at.time(a).stride(at.step_size));
         // The state before the first step is in another tensor.
         if (t == 1) assign(before[item][s].from, initial[item][s].from);
+#ifdef RNNC_RESETS_AHEAD
         // In reverse there is no such value before the first step.
         constexpr int reset_at = reset_offset(s);
-        if (kResetsAhead && (t > 0 || !at.order.reversed)) {
+        if (t > 0 || !at.order.reversed) {
           reset[item][s].issue(state_pieces[item], stage + reset_at);
         }
-        if (kResetsAhead) reset[item][s].advance(-at.time(a).stride(a.masks.reset_time[s]));
+        reset[item][s].advance(-at.time(a).stride(a.masks.reset_time[s]));
+#endif
       }
       if (a.d_states[s]) {
         d_states[item][s].issue(state_pieces[item], stage + d_at);

@@ -107,7 +107,7 @@ RNNC_INLINE void run(const ForwardStepArguments& a) {
       const int last = stage ? stage - 1 : Tile::kStages - 1;
       copies.next(shared + last * kStageBytes);
       sums.template add<factor>(warp, shared + stage * kStageBytes);
-      stage = next_stage<Tile::kStages>(stage);
+      stage = stage + 1 < Tile::kStages ? stage + 1 : 0;
     }
   });
   cp_async_wait<0>();

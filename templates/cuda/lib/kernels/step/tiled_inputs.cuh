@@ -138,7 +138,7 @@ RNNC_INLINE void run(const BackwardStepArguments& a) {
       repeat<Tile::kRowTiles>(
           [&](int m) { multiply_add(Element{}, sum[m][n], rows[m], b[0], b[1]); });
     });
-    stage = next_stage<kStages>(stage);
+    stage = stage + 1 < kStages ? stage + 1 : 0;
   }
   cp_async_wait<0>();
   __syncthreads();
