@@ -1,9 +1,10 @@
-// What the generated sources of one cell, the LSTM, define ahead of the library's headers.
+// What the generated sources of one cell define ahead of the library's headers:
+// the LSTM, in plain plans: no source of them defines a switch.
 //
 // `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
-// first definition is here. Editors (compile_flags.txt) and index.cu include this file before any
-// header.
+// first definition is here. Editors (compile_flags.txt) or an index.cu include this file ahead of
+// any header.
 #pragma once
 
 namespace rnnc {

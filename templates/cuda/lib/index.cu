@@ -1,9 +1,24 @@
-// Every header of the library with one example cell: what an editor opens, and a test compiles.
+// Every header of the library with an example cell: what an editor opens, and a test compiles.
 //
-// An alternating plan either fuses its product or leaves it to the matrix library; this file has the
-// fused kernels. To see the others, include alternating/library_forward.cuh and
-// library_backward.cuh instead.
+// Here all switches are defined (lib/cell/switches.cuh): rows have lengths and resets, layers hand
+// over chunks of steps, an input has no weight. plain/index.cu includes this file for the bodies of
+// a source without switches, and for the alternating kernels that leave the product to the matrix
+// library. Each header has every line in one of the two.
+#ifndef RNNC_PLAIN
+
+#include "example/decaying_lstm.cuh"
+
+#include "lib/kernels/alternating/fused_backward.cuh"
+#include "lib/kernels/alternating/fused_forward.cuh"
+
+#else
+
 #include "example/lstm.cuh"
+
+#include "lib/kernels/alternating/library_backward.cuh"
+#include "lib/kernels/alternating/library_forward.cuh"
+
+#endif
 
 #include "lib/kernels/block_backward.cuh"
 #include "lib/kernels/block_forward.cuh"
@@ -11,9 +26,6 @@
 #include "lib/kernels/cluster_forward.cuh"
 #include "lib/kernels/grid_backward.cuh"
 #include "lib/kernels/grid_forward.cuh"
-
-#include "lib/kernels/alternating/fused_backward.cuh"
-#include "lib/kernels/alternating/fused_forward.cuh"
 
 #include "lib/kernels/step/backward.cuh"
 #include "lib/kernels/step/fused_forward.cuh"

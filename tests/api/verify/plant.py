@@ -83,7 +83,7 @@ CPU: dict[str, tuple[str, Edit]] = {
 }
 CUDA: dict[str, tuple[str, Edit]] = {
     "an index of another space": (
-        "block_backward.cuh",
+        "block/items_backward.cuh",
         swap("[kPairGate[kSourceFirstPair[source] + i]]", "[kSourceFirstPair[source] + i]"),
     ),
     "R transposed": (
@@ -114,7 +114,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
         matching(r"(\n  saved\[1\] = .*;\n)", r"\1  saved[0] = saved[1];\n"),
     ),
     "a tail that is not masked": (
-        "block_backward.cuh",
+        "block/items_backward.cuh",
         swap(
             "if (valid[half][j] && masks.runs(j)) add_to_sums(",
             "if (masks.runs(j)) add_to_sums(",
@@ -122,7 +122,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
     ),
     "a gradient across a reset": (
         "mask_backward.cuh",
-        swap("return cut[j] ? real(0) : part;", "return part;"),
+        swap("return kMasked && cut[j] ? real(0) : part;", "return part;"),
     ),
     "the reset values of another row": (
         "mask.cuh",

@@ -21,7 +21,6 @@ struct HandoverArguments {
 };
 #endif
 
-#ifdef RNNC_MASKED
 // Which steps each batch row runs, and before which it restarts: lib/cell/mask.cuh.
 struct MaskArguments {
   const unsigned char* restarts;           // [B / 8, T], a bit per place, the first lowest
@@ -32,7 +31,6 @@ struct MaskArguments {
       reset_row[Cell::kStates];            // strides of reset_to, in elements
   const Element* reset_to[Cell::kStates];  // [T, B, N, D]
 };
-#endif
 
 #ifdef RNNC_UNWEIGHTED
 // The inputs of the cell that no weight multiplies: lib/cell/unweighted.cuh.
@@ -62,6 +60,8 @@ struct ForwardArguments {
 #endif
 #ifdef RNNC_MASKED
   MaskArguments masks;
+#else
+  static constexpr MaskArguments masks = {};  // nothing is passed
 #endif
 #ifdef RNNC_WAVEFRONT
   HandoverArguments handover;
@@ -100,6 +100,9 @@ struct BackwardArguments {
 #ifdef RNNC_MASKED
   MaskArguments masks;
   SumOverTime* d_reset_to[Cell::kStates];  // [B, N, D], zeros that sums are added to; null: none
+#else
+  static constexpr MaskArguments masks = {};
+  static constexpr SumOverTime* d_reset_to[Cell::kStates] = {};
 #endif
 #ifdef RNNC_WAVEFRONT
   HandoverArguments handover;

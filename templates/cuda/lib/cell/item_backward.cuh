@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item.cuh"
+#include "lib/cell/switches.cuh"
 #include "lib/ptx/vec.cuh"
 
 namespace rnnc {
@@ -49,15 +50,34 @@ RNNC_INLINE void add_to_sums(GradientSums& sums, const Gates& d_gate, const Para
   });
 }
 
-// Packs the gradients of an item's gates as they are stored: those with an input, and the others.
-RNNC_INLINE void pack_gates(Vec<Element, Cell::kInputGates>& d_wx,
-                            Vec<Element, kGatesNoInput>& d_no_input, const Gates& d_gate) {
-  real inputs[at_least_one(Cell::kInputGates)], others[at_least_one(kGatesNoInput)];
-  repeat<Cell::kGates>([&](int g) {
-    (g < Cell::kInputGates ? inputs[g] : others[g - Cell::kInputGates]) = d_gate[g];
-  });
-  d_wx.set(inputs);
-  d_no_input.set(others);
-}
+// The gradients of an item's gates as they are stored: those with an input, and the others.
+struct PackedGates {
+  Vec<Element, Cell::kInputGates> d_wx;
+  Vec<Element, kGatesNoInput> d_no_input;
+
+  RNNC_MEMBER explicit PackedGates(const Gates& d_gate) {
+    real inputs[at_least_one(Cell::kInputGates)], others[at_least_one(kGatesNoInput)];
+    repeat<Cell::kGates>([&](int g) {
+      (g < Cell::kInputGates ? inputs[g] : others[g - Cell::kInputGates]) = d_gate[g];
+    });
+    d_wx.set(inputs);
+    d_no_input.set(others);
+  }
+  // Makes them zeros in padding.
+  RNNC_MEMBER void clear_unless(bool is_own_step) {
+    if constexpr (kMasked) {
+      d_wx.clear_unless(is_own_step);
+      d_no_input.clear_unless(is_own_step);
+    }
+  }
+  RNNC_MEMBER void store(Element* to_wx, Element* to_no_input) const {
+    d_wx.store(to_wx);
+    d_no_input.store(to_no_input);
+  }
+  // `offset` is that of the item in [T, B, N, D], in elements.
+  RNNC_MEMBER void store(const BackwardArguments& a, int64 offset) const {
+    store(a.d_wx + offset * Cell::kInputGates, a.d_gates_no_input + offset * kGatesNoInput);
+  }
+};
 
 }  // namespace rnnc

@@ -48,8 +48,8 @@ struct ForwardItems {
     });
   }
 
-  // Stores the states of a step, where valid(i, j). at(tensor, n, i, j) is the address of an item in
-  // a tensor of all steps with n values per item.
+  // Stores the states of a step, where valid(i, j). at(tensor, n, i, j) is the address of an item
+  // in a tensor of all steps with n values per item.
   template <typename Valid, typename At>
   RNNC_MEMBER void store_states(const ForwardArguments& a, const Valid& valid, const At& at) const {
     repeat<Cell::kStates>([&](int s) {

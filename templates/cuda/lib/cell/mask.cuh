@@ -1,49 +1,26 @@
 // Masks: how many steps each batch row runs, and before which it restarts from the reset values.
 //
-// A row with a length goes on in its padding with whatever that holds, NaN too: the columns of a
-// product do not mix, so nothing of it reaches another row. Where results of several rows or steps
-// meet, and where results are stored, those of padding are selected away, never multiplied. The
-// boundary between padding and the row's own steps is the row's edge.
+// A row with a length runs through its padding too, whatever the padding holds, NaN included: the
+// columns of a product do not mix, so no other row sees the results. Where results of several rows
+// or steps meet, and where results are stored, a select drops those of padding; nothing multiplies
+// them by zero. The boundary between padding and the row's own steps is the row's edge.
 //
-// A generated source that does not define RNNC_MASKED has no masks: all rows run all steps, each
-// from the states after the last one, and nothing here does anything.
+// In a source without masks all rows run all steps, each from the states after the last one:
+// nothing here does anything then (`if (!kMasked)`), and what it would keep takes no register.
 #pragma once
 
 #include "lib/cell/arguments.cuh"
+#include "lib/cell/switches.cuh"
 #include "lib/ptx/cp_async.cuh"
 #include "lib/ptx/launder.cuh"
 #include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
 
-// Reset values that differ between steps are there before each step (lib/copy/reset_copy.cuh), in
-// this many bytes of shared memory; or a kernel loads them where rows restart.
-#ifdef RNNC_RESETS_AHEAD
-constexpr bool kResetsAhead = true;
-constexpr int kResetShared = RNNC_RESETS_AHEAD;
-#else
-constexpr bool kResetsAhead = false;
-constexpr int kResetShared = 0;
-#endif
-#ifdef RNNC_RESETS_LATE
-constexpr bool kResetsLate = true;
-#else
-constexpr bool kResetsLate = false;
-#endif
-
-#ifdef RNNC_MASKED
-
-constexpr bool kMasked = true;
-
-#ifdef RNNC_REVERSE_HALF
-constexpr bool kBothDirections = true;
-#else
-constexpr bool kBothDirections = false;
-#endif
-
-// Tiles have batch rows by their places, which are in the order of their lengths, the longest first:
-// rows of one tile end at about the same time, and the tiles that start last end first. Results lie
-// where the rows do. Bits of restarts are in the order of places, since a tile reads eight at once.
+// Tiles have batch rows by their places, which are in the order of their lengths, the longest
+// first: rows of one tile end at about the same time, and the tiles that start last end first.
+// Results lie where the rows do. Bits of restarts are in the order of places, since a tile reads
+// eight at once.
 //
 // The batch row at a place.
 template <typename Arguments, typename Place>
@@ -60,8 +37,8 @@ template <typename Arguments>
 RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
   return a.masks.longest ? __ldg(a.masks.longest + row) : static_cast<int>(a.steps);
 }
-// How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
-// any. Those come first in memory, in both directions of time.
+// How many steps a tile of batch rows runs: as many as its longest row, and at least one if there
+// is any. Those come first in memory, in both directions of time.
 struct TileSteps {
   int count;
 
@@ -69,7 +46,7 @@ struct TileSteps {
   template <typename Arguments>
   RNNC_MEMBER TileSteps(const Arguments& a, int64 first_row, int rows)
       : count(static_cast<int>(a.steps)) {
-    if (!a.masks.longest) return;
+    if (!kMasked || !a.masks.longest) return;
     int longest = 1;
     if (a.masks.order && first_row < a.batch) {
       // The first row is the longest.
@@ -82,21 +59,22 @@ struct TileSteps {
     count = minimum(longest, count);
   }
   template <typename Arguments>
-  RNNC_MEMBER int64 of(const Arguments&) const {
-    return count;
+  RNNC_MEMBER int64 of(const Arguments& a) const {
+    return kMasked ? count : a.steps;
   }
 };
 
-// The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if the
-// cell runs from the last step in memory to the first, before which its padding ends.
+// The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if
+// the cell runs from the last step in memory to the first, before which its padding ends.
 template <typename Arguments>
 RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps, bool reversed) {
   if (!a.masks.longest) return reversed ? -1 : static_cast<int>(steps);
   const int count = row_steps(a, row);
   return reversed ? static_cast<int>(steps) - count : count;
 }
-// Whether any lane of a warp says so. NOTE: behind a branch that the whole grid takes or not, this
-// keeps the compiler from deciding both in one, for each thread and in each step.
+// Whether x is true in any lane of a warp. NOTE: a vote behind a branch that is the same for the
+// whole grid. Without the vote the compiler would merge both conditions and test them in every
+// thread and step.
 RNNC_INLINE bool any_lane(bool x) { return __any_sync(~0u, x); }
 template <int n>
 RNNC_INLINE bool is_any(const int (&edge)[n], int t) {
@@ -108,8 +86,8 @@ RNNC_INLINE bool is_own_step(int t, int edge, bool reversed) {
   return reversed ? t >= edge : t < edge;
 }
 
-// Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros on
-// both sides of all steps. Those of the other direction of the launch follow those of all rows.
+// Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros
+// on both sides of all steps. Those of the other direction of the launch follow those of all rows.
 constexpr int kMaskRows = 8, kMaskPadding = 4;
 RNNC_INLINE u32 restart_bit(int64 place) { return 1u << static_cast<int>(place) % kMaskRows; }
 // The bytes of the rows beside that at a place; the first step in memory is aligned to 4 bytes.
@@ -122,18 +100,19 @@ RNNC_INLINE const char* restarts_of(const Arguments& a, int64 place, bool revers
   return launder(reinterpret_cast<const char*>(rows));
 }
 
-// Copies them into the padding of what `Copy` copies of a step. NOTE: a load into a register would
-// cost a round trip to memory in each step: the compiler copies the register at once, for the next
-// iteration, and the copy waits for the load.
+// Copies those bytes into the padding of a step's rows that `Copy` copies. NOTE: a load into a
+// register would cost a round trip to memory in each step: the compiler moves the register at once,
+// for the next iteration, and the move waits for the load.
 template <class Copy>
 struct RestartsCopy {
-  static constexpr bool kStaged = Copy::kPitch >= Copy::kUsed + 4;
+  static constexpr bool kStaged = kMasked && Copy::kPitch >= Copy::kUsed + 4;
   const char* bytes;  // by the place of a step in memory
   int copies;
 
   // One of the threads that wait for a stage copies.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 first_row, bool is_one) {
+    if (!kMasked) return;
     bytes = restarts_of(a, first_row, time.reversed);
     copies = launder(static_cast<int>(is_one));
   }
@@ -141,11 +120,12 @@ struct RestartsCopy {
     if (kStaged && copies) cp_async<4>(stage + Copy::kPitch - 4, bytes + (place & ~int64{3}));
   }
   RNNC_MEMBER u32 read(const char* stage, int64 place) const {
+    if constexpr (!kMasked) return 0;
     if constexpr (!kStaged) return ld_global_nc_u8(bytes + place);
     return static_cast<unsigned char>(stage[Copy::kPitch - 4 + (place & 3)]);
   }
 };
-// Loads them a step before they are needed.
+// Loads the byte of a step one step before it is needed.
 struct RestartsAhead {
   const char* from;  // of the step that is loaded next
   u32 coming;
@@ -154,10 +134,12 @@ struct RestartsAhead {
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 place, int64 t,
                          int64 by) {
+    if (!kMasked) return;
     from = restarts_of(a, place, time.reversed) + time.at(t);
     next(by);
   }
   RNNC_MEMBER u32 next(int64 by) {
+    if (!kMasked) return 0;
     const u32 found = coming;
     coming = ld_global_nc_u8(from);
     from += by;
@@ -165,8 +147,8 @@ struct RestartsAhead {
   }
 };
 
-// Loads those of 32 steps at once, a lane of a warp those of one, a block of steps before they are
-// needed: who needs them at once waits for a round trip to memory.
+// Loads the bytes of a block of 32 steps at once, one per lane of a warp. The loads begin one block
+// ahead: a warp that used a byte at once would wait for a round trip to memory.
 struct RestartsInBlocks {
   u32 bytes, coming;  // of this lane's step, and of its step in the next block
 
@@ -184,8 +166,9 @@ struct RestartsInBlocks {
   }
 };
 
-// What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
-RNNC_INLINE int64 kept(int64 x) { return launder(x); }
+// A value that a kernel with masks keeps in a register. Otherwise the compiler computes it again in
+// each step.
+RNNC_INLINE int64 kept(int64 x) { return kMasked ? launder(x) : x; }
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
 // in [N, D]. In reverse a row restarts with the value of the place after it: the tensor of a launch
@@ -202,40 +185,5 @@ template <typename Arguments>
 RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
   return row * (a.heads * a.dim) + unit;
 }
-
-#else
-
-constexpr bool kMasked = false;
-RNNC_INLINE int64 kept(int64 x) { return x; }
-template <typename Arguments, typename Place>
-RNNC_INLINE Place row_at(const Arguments&, Place place) {
-  return place;
-}
-
-template <class Copy>
-struct RestartsCopy {
-  static constexpr bool kStaged = false;
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, bool) {}
-  RNNC_MEMBER void issue(char*, int64) const {}
-  RNNC_MEMBER u32 read(const char*, int64) const { return 0; }
-};
-struct RestartsAhead {
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64, int64) {}
-  RNNC_MEMBER u32 next(int64) { return 0; }
-};
-
-struct TileSteps {
-  TileSteps() = default;
-  template <typename Arguments>
-  RNNC_MEMBER TileSteps(const Arguments&, int64, int) {}
-  template <typename Arguments>
-  RNNC_MEMBER int64 of(const Arguments& a) const {
-    return a.steps;
-  }
-};
-
-#endif
 
 }  // namespace rnnc

@@ -1,9 +1,9 @@
 // BackwardMasks: how a thread's items take a step of the backward.
 //
 // The gradient of the states that a step begins from is complete once the product of the step has
-// been added. It goes on to the step before, or ends here: at a restart it is added to the gradients
-// of the reset values; at the edge of a row it is that of the initial states, or comes from padding
-// and is replaced by the gradient of the last states.
+// been added. It goes on to the step before, or ends here: at a restart it is added to the
+// gradients of the reset values; at the edge of a row it is that of the initial states, or comes
+// from padding and is replaced by the gradient of the last states.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -12,8 +12,6 @@
 #include "lib/ptx/vec.cuh"
 
 namespace rnnc {
-
-#ifdef RNNC_MASKED
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
@@ -28,20 +26,27 @@ struct BackwardMasks : Order {
   bool cut[rows], dropped[rows];  // of the gradients of the states before it: what was carried from
                                   // its pointwise map, and what arrives from products, ends
   States reset[units][rows];   // what this step may begin from
-  SumOverTime d_reset[units][rows][Cell::kStates] = {};  // gradients of reset values, so far
+  SumOverTime d_reset[units][rows][Cell::kStates];  // gradients of reset values, so far
   bool is_learned;             // reset values have gradients
 
   // A row, and its place among those of all tiles.
   RNNC_MEMBER void place_row(int j, int64 batch_row, int64 row_place) {
+    if (!kMasked) return;
     row[j] = static_cast<int>(batch_row);
     place[j] = static_cast<int>(row_place);
   }
-  RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
+  RNNC_MEMBER void place_unit(int i, int64 plane_unit) {
+    if (kMasked) unit[i] = static_cast<int>(plane_unit);
+  }
 
   // Before the first `advance`.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
+    if (!kMasked) return;
     Order::operator=(time);
+    repeat<units>([&](int i) {
+      repeat<rows>([&](int j) { repeat<Cell::kStates>([&](int s) { d_reset[i][j][s] = 0; }); });
+    });
     is_learned = false;
     repeat<Cell::kStates>([&](int s) { is_learned |= a.d_reset_to[s] != nullptr; });
     learned = 0;
@@ -62,6 +67,7 @@ struct BackwardMasks : Order {
   // rows that restart before it.
   template <typename Arguments>
   RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, u32 restarts) {
+    if (!kMasked) return;
     repeat<rows>([&](int j) { ran[j] = runs(j); });
     later = now;
     now = restarts;
@@ -74,23 +80,20 @@ struct BackwardMasks : Order {
   }
 
   // Whether this step, or the one after it, is the row's own.
-  RNNC_MEMBER bool runs(int j) const { return is_own_step(step, edge[j], reversed); }
-  RNNC_MEMBER bool has_run(int j) const { return ran[j]; }
-  // Packed results of a row, or zeros.
-  template <typename T, int n>
-  static RNNC_MEMBER void clear_unless(bool runs, Vec<T, n>& vec) {
-    vec.clear_unless(runs);
+  RNNC_MEMBER bool runs(int j) const {
+    return !kMasked || is_own_step(step, edge[j], reversed);
   }
+  RNNC_MEMBER bool has_run(int j) const { return !kMasked || ran[j]; }
 
   // What the step may have begun from: `value` is the copy of that for state s.
   RNNC_MEMBER void set_reset(int i, int j, int s, real value) {
-    if (!reversed || step != edge[j]) reset[i][j][s] = value;
+    if (kMasked && (!reversed || step != edge[j])) reset[i][j][s] = value;
   }
 
   // The states that the step began from; `state` are those after the step before, or the initial
   // states before the first of all steps.
   RNNC_MEMBER void select_before(int i, int j, States& before, const States& state) const {
-    const bool replaced = (now & bit[j]) || (reversed && step == edge[j]);
+    const bool replaced = kMasked && ((now & bit[j]) || (reversed && step == edge[j]));
     repeat<Cell::kStates>([&](int s) {
       before[s] = kReads[s] && replaced ? reset[i][j][s] : state[s];
     });
@@ -98,18 +101,20 @@ struct BackwardMasks : Order {
 
   // A part of the gradient of the states before the step after this one, if it goes on; what is
   // carried from its pointwise map, and what has arrived from products.
-  RNNC_MEMBER real carried(int j, real part) const { return cut[j] ? real(0) : part; }
-  RNNC_MEMBER real arrived(int j, real part) const { return dropped[j] ? real(0) : part; }
+  RNNC_MEMBER real carried(int j, real part) const { return kMasked && cut[j] ? real(0) : part; }
+  RNNC_MEMBER real arrived(int j, real part) const {
+    return kMasked && dropped[j] ? real(0) : part;
+  }
   // At the edge of a row whose own steps come next: the gradient begins as that of its last states.
   template <typename Arguments>
   RNNC_MEMBER void begin_gradient(int i, int j, const Arguments& a, States& d_state) const {
-    if (reversed || !a.masks.longest || !any_lane(at_edge(j))) return;
+    if (!kMasked || reversed || !a.masks.longest || !any_lane(at_edge(j))) return;
     if (at_edge(j)) load_last(i, j, a, d_state);
   }
   // Whether the gradient of the states before the step after this one is needed besides.
   template <typename Arguments>
   RNNC_MEMBER bool ends(const Arguments& a) const {
-    if (!a.masks.longest && !is_learned) return false;
+    if (!kMasked || (!a.masks.longest && !is_learned)) return false;
     return any_lane((learned & later) || is_any(edge, step + 1));
   }
   // Adds that gradient, once it is complete, to those of reset values, or stores it as that of the
@@ -128,6 +133,7 @@ struct BackwardMasks : Order {
   // All of that, if the whole gradient is at hand; valid(i, j), and state(i, j) is the gradient.
   template <typename Arguments, typename Valid, typename State>
   RNNC_MEMBER void cross(const Arguments& a, const Valid& valid, const State& state) {
+    if (!kMasked) return;
     if (ends(a)) {
       repeat<units>([&](int i) {
         repeat<rows>([&](int j) {
@@ -148,6 +154,7 @@ struct BackwardMasks : Order {
   template <typename Arguments>
   RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int64 steps, bool valid,
                           States& d_state) const {
+    if (!kMasked) return true;
     repeat<Cell::kStates>([&](int s) {
       if (!valid || !a.d_reset_to[s]) return;
       a.d_reset_to[s][state_offset(a, row[j], unit[i])] = d_reset[i][j][s];
@@ -199,44 +206,5 @@ struct BackwardMasks : Order {
     });
   }
 };
-
-#else
-
-template <int units, int rows>
-struct BackwardMasks {
-  RNNC_MEMBER void place_row(int, int64, int64) {}
-  RNNC_MEMBER void place_unit(int, int64) {}
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64) {}
-  template <typename Arguments>
-  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, u32) {}
-  static RNNC_MEMBER constexpr bool runs(int) { return true; }
-  static RNNC_MEMBER constexpr bool has_run(int) { return true; }
-  template <typename T, int n>
-  static RNNC_MEMBER void clear_unless(bool, const Vec<T, n>&) {}
-  RNNC_MEMBER void set_reset(int, int, int, real) const {}
-  RNNC_MEMBER void select_before(int, int, States& before, const States& state) const {
-    assign(before, state);
-  }
-  RNNC_MEMBER real carried(int, real part) const { return part; }
-  RNNC_MEMBER real arrived(int, real part) const { return part; }
-  template <typename Arguments>
-  RNNC_MEMBER void begin_gradient(int, int, const Arguments&, const States&) const {}
-  template <typename Arguments>
-  static RNNC_MEMBER constexpr bool ends(const Arguments&) {
-    return false;
-  }
-  template <typename Arguments>
-  RNNC_MEMBER void end_gradient(int, int, const Arguments&, bool, const States&) const {}
-  template <typename Arguments, typename Valid, typename State>
-  RNNC_MEMBER void cross(const Arguments&, const Valid&, const State&) const {}
-  template <typename Arguments>
-  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int64, bool,
-                                           const States&) {
-    return true;
-  }
-};
-
-#endif
 
 }  // namespace rnnc

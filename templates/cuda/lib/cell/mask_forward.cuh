@@ -1,12 +1,12 @@
 // ForwardMasks: how a thread's items take a step of the forward.
 //
-// The states that a thread has after a step are those that the next step begins from: reset values
-// already, if it restarts. So what a thread publishes for the products needs no second pass. What it
-// stores for the step lies beside them.
+// After a step a thread has the states that the next step begins from: the reset values already, if
+// the row restarts there. So it publishes them for the products without a second pass. The results
+// to store lie beside them.
 //
-// Selects do what may happen at any step. What happens once per row, at its edge, is behind a
-// branch, and no other thread waits for it. In kernels that take the steps in parts it lies between
-// two parts, and so do the loads of masks.
+// Selects handle what may happen at any step. What happens once per row, at its edge, is behind a
+// branch that no other thread waits for. Kernels that run the steps in parts put that branch, and
+// the loads of masks, between two parts.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -15,8 +15,6 @@
 #include "lib/ptx/vec.cuh"
 
 namespace rnnc {
-
-#ifdef RNNC_MASKED
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
@@ -35,14 +33,18 @@ struct ForwardMasks : Order {
 
   // A row, and its place among those of all tiles.
   RNNC_MEMBER void place_row(int j, int64 batch_row, int64 row_place) {
+    if (!kMasked) return;
     row[j] = static_cast<int>(batch_row);
     place[j] = static_cast<int>(row_place);
   }
-  RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
+  RNNC_MEMBER void place_unit(int i, int64 plane_unit) {
+    if (kMasked) unit[i] = static_cast<int>(plane_unit);
+  }
 
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
+    if (!kMasked) return;
     Order::operator=(time);
     repeat<rows>([&](int j) {
       edge[j] = launder(edge_of(a, row[j], steps, reversed));
@@ -61,6 +63,7 @@ struct ForwardMasks : Order {
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int i, int j, const Arguments& a, const TimeOrder& time,
                                 States& state) const {
+    if (!kMasked) return;
     if (!(ld_global_nc_u8(restarts_of(a, place[j], reversed) + time.at(0)) & bit[j])) return;
     repeat<Cell::kStates>([&](int s) {
       state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i], reversed));
@@ -71,6 +74,7 @@ struct ForwardMasks : Order {
   // what that begins from, if reset values differ between steps and are not there ahead.
   template <typename Arguments>
   RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 next) {
+    if (!kMasked) return;
     repeat<rows>([&](int j) {
       replaced[j] = (next & bit[j]) || (reversed && t + 1 == edge[j]) ? 1 : 0;
       is_before_edge[j] = edge[j] > t;
@@ -91,6 +95,7 @@ struct ForwardMasks : Order {
   // What the next step may begin from: read(s) is the copy of that for state s.
   template <typename Read>
   RNNC_MEMBER void read_reset(int i, int j, const Read& read) {
+    if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) {
       // NOTE: read without a condition: a branch would wait for what it reads.
       const real value = launder(read(s));
@@ -99,29 +104,34 @@ struct ForwardMasks : Order {
   }
   // From the states after the step: what is stored, and what the next step begins from.
   RNNC_MEMBER void select(int i, int j, States& state) {
+    if (!kMasked) return;
     assign(stored[i][j], state);
     const bool is_replaced = replaced[j] & 1;
     repeat<Cell::kStates>([&](int s) { state[s] = is_replaced ? reset[i][j][s] : state[s]; });
   }
   // After the `select` of a step, for those that take several steps at once.
   RNNC_MEMBER void advance() {
+    if (!kMasked) return;
     repeat<rows>([&](int j) { replaced[j] >>= 1; });
   }
   // Before the first part: the first 32 steps' restarts are on their way.
   template <typename Arguments>
   RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                int steps) {
+    if (!kMasked) return;
     block = -kBlockSteps;
     load_next_block(a, time, tile_row, steps);
   }
-  // Before step t, and again before the step that it returns: what is rare. The steps until there
-  // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
-  // that are loaded there. All lanes of a warp call this, of which each four have all of its rows.
-  // During a step the results of the step `lag` before it are stored; those of rows that end with
-  // step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
+  // Handles what is rare before step t, and returns the step before which to call it again. The
+  // steps until then need no branch. They are at most 32, and end where a row ends or begins, or
+  // restarts from values that are loaded there. All lanes of a warp call this; four lanes have all
+  // of its rows. During a step the results of the step `lag` before it are stored; those of rows
+  // that end with step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for
+  // `store_last`.
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {
+    if (!kMasked) return steps;
     const bool is_next_block = t == block + kBlockSteps;
     if (is_next_block) block = t, restarts.bytes = restarts.coming;
     if (is_next_block && !kLoadsLast) load_next_block(a, time, tile_row, steps);
@@ -163,15 +173,20 @@ struct ForwardMasks : Order {
 
   // Before the results of step t are stored.
   RNNC_MEMBER void begin_store(int t) {
+    if (!kMasked) return;
     repeat<rows>([&](int j) { runs[j] = is_own_step(t, edge[j], reversed); });
   }
-  RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
+  RNNC_MEMBER const States& results(int i, int j, const States& state) const {
+    return kMasked ? stored[i][j] : state;
+  }
   // Packed results of a row, or zeros.
   template <typename T, int n>
   RNNC_MEMBER void clear_padding(int j, Vec<T, n>& vec) const {
-    vec.clear_unless(runs[j]);
+    if (kMasked) vec.clear_unless(runs[j]);
   }
-  RNNC_MEMBER real own_or_zero(int j, real result) const { return runs[j] ? result : real(0); }
+  RNNC_MEMBER real own_or_zero(int j, real result) const {
+    return !kMasked || runs[j] ? result : real(0);
+  }
   // Results of a step that no row of the tile runs.
   RNNC_MEMBER void clear() {
     repeat<rows>([&](int j) { runs[j] = false; });
@@ -181,7 +196,7 @@ struct ForwardMasks : Order {
   template <typename Valid, typename At>
   RNNC_MEMBER void store_last(const ForwardArguments& a, int t, const Valid& valid,
                               const At& at) const {
-    if (reversed || !a.masks.longest || !any_lane(is_any(edge, t + 1))) return;
+    if (!kMasked || reversed || !a.masks.longest || !any_lane(is_any(edge, t + 1))) return;
     repeat<rows>([&](int j) {
       if (t + 1 != edge[j]) return;
       repeat<units>([&](int i) {
@@ -194,7 +209,7 @@ struct ForwardMasks : Order {
   // After the last step: whether `state` are the row's last states; replaces them if it runs none.
   template <typename Arguments>
   RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int steps, States& state) const {
-    if (reversed || edge[j] >= steps) return true;
+    if (!kMasked || reversed || edge[j] >= steps) return true;
     if (edge[j] > 0) return false;
     repeat<Cell::kStates>([&](int s) { state[s] = initial(i, j, a, s); });
     return true;
@@ -224,45 +239,5 @@ struct ForwardMasks : Order {
     });
   }
 };
-
-#else
-
-template <int units, int rows>
-struct ForwardMasks {
-  RNNC_MEMBER void place_row(int, int64, int64) {}
-  RNNC_MEMBER void place_unit(int, int64) {}
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int) {}
-  template <typename Arguments>
-  RNNC_MEMBER void begin_states(int, int, const Arguments&, const TimeOrder&, const States&) const {
-  }
-  template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, u32) {}
-  template <typename Read>
-  RNNC_MEMBER void read_reset(int, int, const Read&) const {}
-  RNNC_MEMBER void select(int, int, const States&) {}
-  RNNC_MEMBER void advance() {}
-  template <typename Arguments>
-  RNNC_MEMBER void begin_parts(const Arguments&, const TimeOrder&, int64, int) {}
-  template <int lag, typename Valid, typename At>
-  RNNC_MEMBER int begin_part(const ForwardArguments&, const TimeOrder&, int64, int, int steps,
-                             const Valid&, const At&) {
-    return steps;
-  }
-  RNNC_MEMBER void begin_store(int) {}
-  RNNC_MEMBER const States& results(int, int, const States& state) const { return state; }
-  template <typename T, int n>
-  RNNC_MEMBER void clear_padding(int, const Vec<T, n>&) const {}
-  RNNC_MEMBER real own_or_zero(int, real result) const { return result; }
-  RNNC_MEMBER void clear() {}
-  template <typename Valid, typename At>
-  RNNC_MEMBER void store_last(const ForwardArguments&, int, const Valid&, const At&) const {}
-  template <typename Arguments>
-  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int, const States&) {
-    return true;
-  }
-};
-
-#endif
 
 }  // namespace rnnc

@@ -8,8 +8,6 @@
 
 namespace rnnc {
 
-#ifdef RNNC_MASKED
-
 // Of one batch row of `units` units.
 template <int units>
 struct BackwardParts : BackwardMasks<units, 1> {
@@ -26,6 +24,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   template <typename Arguments>
   RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                int steps) {
+    if (!kMasked) return;
     block = steps - 1 + kBlockSteps;
     load_next_block(a, time, tile_row, steps);
   }
@@ -34,6 +33,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   template <typename Arguments, typename State>
   RNNC_MEMBER int begin_part(const Arguments& a, const TimeOrder& time, int64 tile_row, int t,
                              int steps, const State& state) {
+    if (!kMasked) return 0;
     const bool is_next_block = t == block - kBlockSteps;
     if (is_next_block) block = t, blocks.bytes = blocks.coming;
     blocks.each_row([&](int r, u32 of_row) {
@@ -66,26 +66,29 @@ struct BackwardParts : BackwardMasks<units, 1> {
   }
   // After each step.
   RNNC_MEMBER void advance() {
+    if (!kMasked) return;
     restarts >>= 1;
     begins = false;
   }
 
-  RNNC_MEMBER bool runs(int) const { return own; }
+  RNNC_MEMBER bool runs(int) const { return !kMasked || own; }
   RNNC_MEMBER void set_reset(int i, int, int s, real value) {
-    if (!this->reversed || !starts) this->reset[i][0][s] = value;
+    if (kMasked && (!this->reversed || !starts)) this->reset[i][0][s] = value;
   }
   RNNC_MEMBER void select_before(int i, int, States& before, const States& state) const {
     repeat<Cell::kStates>([&](int s) {
-      before[s] = kReads[s] && (restarts & 2) ? this->reset[i][0][s] : state[s];
+      before[s] = kMasked && kReads[s] && (restarts & 2) ? this->reset[i][0][s] : state[s];
     });
   }
-  RNNC_MEMBER real carried(int, real part) const { return restarts & 1 ? real(0) : part; }
+  RNNC_MEMBER real carried(int, real part) const {
+    return kMasked && (restarts & 1) ? real(0) : part;
+  }
   RNNC_MEMBER real arrived(int, real part) const {
-    return (restarts & 1) || begins ? real(0) : part;
+    return kMasked && ((restarts & 1) || begins) ? real(0) : part;
   }
   template <typename Arguments>
   RNNC_MEMBER bool ends(const Arguments&) const {
-    return notable;
+    return kMasked && notable;
   }
   // Of step t.
   template <typename Arguments>
@@ -103,6 +106,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   // After all steps, once the gradient of the states before the first is complete.
   template <typename Arguments>
   RNNC_MEMBER void end(int i, const Arguments& a, bool valid, States& d_state) {
+    if (!kMasked) return;
     if (valid && this->is_learned) end_gradient(i, a, -1, valid, d_state);
     repeat<Cell::kStates>([&](int s) { d_state[s] = carried(0, d_state[s]); });
     if (!this->reversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
@@ -120,24 +124,5 @@ struct BackwardParts : BackwardMasks<units, 1> {
     blocks.load(tile, time, block - kBlockSteps + 1 - lane, steps);
   }
 };
-
-#else
-
-template <int units>
-struct BackwardParts : BackwardMasks<units, 1> {
-  template <typename Arguments>
-  RNNC_MEMBER void begin_parts(const Arguments&, const TimeOrder&, int64, int) {}
-  template <typename Arguments, typename State>
-  RNNC_MEMBER int begin_part(const Arguments&, const TimeOrder&, int64, int, int, const State&) {
-    return 0;
-  }
-  RNNC_MEMBER void advance() {}
-  template <typename Arguments>
-  RNNC_MEMBER void end_gradient(int, const Arguments&, int, bool, const States&) const {}
-  template <typename Arguments>
-  RNNC_MEMBER void end(int, const Arguments&, bool, const States&) const {}
-};
-
-#endif
 
 }  // namespace rnnc

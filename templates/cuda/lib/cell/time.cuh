@@ -1,11 +1,11 @@
 // TimeOrder: where the steps of a kernel lie in tensors over time.
 //
 // A kernel counts steps in the order in which they run; a backward counts them down. In memory a
-// tensor over time, [T, ...], has the caller's order. The generated source may define RNNC_REVERSE:
-// then the cell runs from the last step in memory to the first. Or RNNC_REVERSE_HALF: then the
-// second half of the heads does, which is the other direction of a layer.
+// tensor over time, [T, ...], has the caller's order, from which that of the steps may differ
+// (kReverse and kBothDirections).
 #pragma once
 
+#include "lib/cell/switches.cuh"
 #include "lib/ptx/types.cuh"
 
 namespace rnnc {
@@ -19,11 +19,7 @@ struct Order {
   RNNC_MEMBER explicit Order(bool is_reversed) : reversed(is_reversed) {}
   RNNC_MEMBER Order(int64 head, int64 heads) : reversed(2 * head >= heads) {}
 #else
-#ifdef RNNC_REVERSE
-  static constexpr bool reversed = true;
-#else
-  static constexpr bool reversed = false;
-#endif
+  static constexpr bool reversed = kReverse;
   Order() = default;
   RNNC_MEMBER Order(int64, int64) {}
 #endif

@@ -1,9 +1,9 @@
 // ResetCopy: copies of what rows may restart from before a step, where that differs between steps,
 // from global to shared memory, several steps ahead.
 //
-// They are copied for each step, whether a row restarts or not: who asks first needs a branch, and
-// who copies later waits for a round trip to memory, which is longer than a step. The copies belong
-// to the cp.async group of the step's inputs.
+// Each step has a copy, whether a row restarts or not: a test would need a branch, and a copy on
+// demand would wait for a round trip to memory, which is longer than a step. The copies belong to
+// the cp.async group of the step's inputs. Without kResetsAhead nothing here does anything.
 #pragma once
 
 #include "lib/cell/mask.cuh"
@@ -13,13 +13,11 @@
 
 namespace rnnc {
 
-#ifdef RNNC_RESETS_AHEAD
-
 // All states of the units and rows of `Rows`, a RowCopy or WarpCopy of one element per unit, copied
-// by `threads` threads. A state follows the other in a stage.
+// by `threads` threads. In a stage the states lie one after the other.
 template <class Plan, class Rows, int threads>
 struct ResetCopy {
-  static constexpr int kBytes = Cell::kStates * Rows::kBytes;  // per step
+  static constexpr int kBytes = kResetsAhead ? Cell::kStates * Rows::kBytes : 0;  // per step
   static constexpr int kPieces = Rows::kBytes / Rows::kPitch * Rows::kPieces;  // per state
   static constexpr int kCopies = ceil_div(Cell::kStates * kPieces, threads);
 
@@ -34,6 +32,7 @@ struct ResetCopy {
   template <typename Arguments>
   RNNC_MEMBER void start(const Arguments& a, const TimeOrder& time, int t, int thread, int64 head,
                          int first_unit, int64 first_row, int row_step) {
+    if (!kResetsAhead) return;
     repeat<kCopies>([&](int i) {
       const int piece = (thread + i * threads) % (Cell::kStates * kPieces);
       const int state = piece / kPieces, row_idx = piece % kPieces / Rows::kPieces;
@@ -50,13 +49,14 @@ struct ResetCopy {
     });
   }
   RNNC_MEMBER void issue(char* to) {
+    if (!kResetsAhead) return;
     repeat<kCopies>([&](int i) {
       cp_async<Rows::kAccess>(to + offset_bytes[i], from[i]);
       from[i] += stride[i];
     });
   }
   static RNNC_MEMBER real read(const char* stage, int state, int offset_bytes) {
-    return Rows::read(stage + state * Rows::kBytes, offset_bytes)[0];
+    return kResetsAhead ? Rows::read(stage + state * Rows::kBytes, offset_bytes)[0] : real(0);
   }
 };
 
@@ -70,29 +70,12 @@ struct ResetLoad {
   template <typename Arguments>
   RNNC_MEMBER void load(const Arguments& a, const TimeOrder& time, int s, int64 t, int64 row,
                         int64 unit, int64 ahead) {
+    if (!kResetsAhead) return;
     const Element* const from = reset_value(a, s, time.at(t), row, unit, time.reversed);
     value[s].load(from);
     if (ahead) prefetch_l2(from + time.stride(a.masks.reset_time[s]) * ahead);
   }
-  RNNC_MEMBER real operator[](int s) const { return value[s][0]; }
+  RNNC_MEMBER real operator[](int s) const { return kResetsAhead ? value[s][0] : real(0); }
 };
-
-#else
-
-struct ResetLoad {
-  template <typename Arguments>
-  RNNC_MEMBER void load(const Arguments&, const TimeOrder&, int, int64, int64, int64, int64) {}
-  RNNC_MEMBER real operator[](int) const { return 0; }
-};
-template <class Plan, class Rows, int threads>
-struct ResetCopy {
-  static constexpr int kBytes = 0;
-  template <typename Arguments>
-  RNNC_MEMBER void start(const Arguments&, const TimeOrder&, int, int, int64, int, int64, int) {}
-  RNNC_MEMBER void issue(char*) const {}
-  static RNNC_MEMBER real read(const char*, int, int) { return 0; }
-};
-
-#endif
 
 }  // namespace rnnc

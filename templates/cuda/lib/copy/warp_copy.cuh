@@ -30,8 +30,8 @@ struct WarpCopy {
     int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source
     int offset_bytes[at_least_one(kCopies)];                      // of the destination; -1: none
 
-    // For rows at the places first_row, first_row + row_step, …. One beyond the batch is replaced by
-    // that at 0; units beyond the head are not copied.
+    // For rows at the places first_row, first_row + row_step, …. One beyond the batch is replaced
+    // by that at 0; units beyond the head are not copied.
     template <typename Arguments>
     RNNC_MEMBER void prepare(const Arguments& a, int lane, int first_unit, int64 first_row,
                              int row_step) {

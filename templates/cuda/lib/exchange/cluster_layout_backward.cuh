@@ -47,7 +47,7 @@ constexpr int kPartialsOffset = 2 * GradientExchange::kBytes;
 constexpr int kReadsOffset = kPartialsOffset + 2 * kPartialsBytes;
 constexpr int kBarriersOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 using Weights =
     GateMajorWeights<K, kWarpTiles, round_up(Plan::kHeadDim* static_cast<int>(sizeof(Element)), 16),

@@ -43,7 +43,7 @@ constexpr int kWarpStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
 constexpr int kStageBytes = kItemWarps * kWarpStageBytes;
 constexpr int kBarriersOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 // The totals of each half of each tile, for this thread's columns: with Plan::kSplits > 1, the sum
 // of the partials of the warps of the same units. `computes`: this warp takes one of the columns.

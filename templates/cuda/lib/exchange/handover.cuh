@@ -2,8 +2,8 @@
 // its own chunks are stored. A chunk has two counters in global memory: `ready` is set when what
 // the layer reads of it can be read, and each warp that stores results adds one to `done`.
 //
-// The layer before is the one below in a forward and the one above in a backward. A source that
-// does not define RNNC_WAVEFRONT has no such layer, and nothing here does anything.
+// The layer before is the one below in a forward and the one above in a backward. Without
+// RNNC_WAVEFRONT there is no such layer, and nothing here does anything.
 #pragma once
 
 #include "lib/cell/arguments.cuh"

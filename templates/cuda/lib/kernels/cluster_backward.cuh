@@ -11,7 +11,7 @@
 //
 // The state before a step gets a gradient from the pointwise map, which is known at once, and one
 // through R, which comes from the peers. If the map is linear in the gradients of the states after
-// it, it is applied while the pushes are in flight (cluster_items_backward.cuh). If it is not, as
+// it, it is applied while the pushes are in flight (cluster/items_backward.cuh). If it is not, as
 // with a clipped gradient, it waits for them.
 //
 // There are two buffers, with an mbarrier each that counts the bytes of a step. Iteration i waits
@@ -32,7 +32,7 @@
 #pragma once
 
 #include "lib/exchange/handover.cuh"
-#include "lib/kernels/cluster_items_backward.cuh"
+#include "lib/kernels/cluster/items_backward.cuh"
 
 namespace rnnc::cluster_backward {
 

@@ -90,18 +90,12 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
   });
 }
 
-// `ahead` is that of the forward.
+// Publishes the gradients of an item's gates, one value per dense pair.
 RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to, int64 ahead) {
   real values[Cell::kDensePairs];
   repeat<Cell::kDensePairs>(
       [&](int pair) { values[pair] = it.valid ? d_gate[kPairGate[pair]] : real(0); });
-  const auto address = [&](int pair) {
-    return to + it.exchange_offset + pair * Sizes::kDimKTiles * kTileKTileBytes;
-  };
-  publish_values(values, threadIdx.x & 1, it.in_bounds, address);
-  if (ahead && it.in_bounds) {
-    repeat<Cell::kDensePairs>([&](int pair) { prefetch_l2(address(pair) + ahead); });
-  }
+  publish_item(it, values, to, ahead);
 }
 
 // The gradients of step t for one item, published in the step's region.
@@ -124,16 +118,11 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
   publish(it, d_gate, region.step, t >= kL2Steps ? -kL2Steps * region.bytes : 0);
   add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
-  Vec<Element, Cell::kInputGates> d_wx;
-  Vec<Element, kGatesNoInput> d_no_input;
-  pack_gates(d_wx, d_no_input, d_gate);
-  it.masks.clear_unless(it.masks.runs(0), d_wx);
-  it.masks.clear_unless(it.masks.runs(0), d_no_input);
+  PackedGates packed(d_gate);
+  packed.clear_unless(it.masks.runs(0));
   // Rows and units that do not exist add nothing, whatever the equations give for zeros.
   if (it.valid) {
-    const int64 t_offset = place.time(a).at(t) * place.step_size + it.offset;
-    d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
-    d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
+    packed.store(a, place.time(a).at(t) * place.step_size + it.offset);
     if (it.masks.runs(0)) add_to_sums(it.sum, d_gate, d_param, before);
     if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
       repeat<Cell::kSums>([&](int k) {
@@ -149,17 +138,12 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
 // Zeros for the steps that no row of the tile runs.
 RNNC_INLINE void store_zeros(const Items& items, const BackwardArguments& a, const Place& place,
                              int steps) {
-  const Gates none = {};
-  Vec<Element, Cell::kInputGates> d_wx;
-  Vec<Element, kGatesNoInput> d_no_input;
-  pack_gates(d_wx, d_no_input, none);
+  const Gates zeros = {};
+  const PackedGates packed(zeros);
 #pragma unroll 1
   for (int64 t = steps; t < a.steps; ++t) {
     repeat<Sizes::kThreadItems>([&](int i) {
-      if (!items[i].valid) return;
-      const int64 offset = t * place.step_size + items[i].offset;
-      d_wx.store(a.d_wx + offset * Cell::kInputGates);
-      d_no_input.store(a.d_gates_no_input + offset * kGatesNoInput);
+      if (items[i].valid) packed.store(a, t * place.step_size + items[i].offset);
     });
   }
 }

@@ -55,7 +55,7 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
   });
 }
 
-// `steps` are those of the tile: read again from the arguments, it would delay the loads.
+// `steps` counts those of the tile. To read it from the arguments again would delay the loads.
 RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, const Place& place,
                           int t, int steps) {
   if (t >= steps) return;
@@ -72,20 +72,13 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
   });
 }
 
-// An item that does not exist is published as zero, since the readers wait for it too. `ahead`
-// bytes further lies the region whose lines L2 shall have next; 0: none.
+// An item that does not exist is published as zero, since the readers wait for it too.
 RNNC_INLINE void publish(Items& items, int phase, char* to, int64 ahead) {
   for_items(items, phase, [&](Item& it) {
     real values[Cell::kSources];
     repeat<Cell::kSources>(
         [&](int source) { values[source] = it.valid ? it.state[kSourceState[source]] : real(0); });
-    const auto address = [&](int source) {
-      return to + it.exchange_offset + source * Sizes::kDimKTiles * kTileKTileBytes;
-    };
-    publish_values(values, threadIdx.x & 1, it.in_bounds, address);
-    if (ahead && it.in_bounds) {
-      repeat<Cell::kSources>([&](int source) { prefetch_l2(address(source) + ahead); });
-    }
+    publish_item(it, values, to, ahead);
   });
 }
 

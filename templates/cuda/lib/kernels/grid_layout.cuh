@@ -103,6 +103,19 @@ struct GridItem {
   }
 };
 
+// Publishes n values of an item in a step's region, value i in the i-th group of kDimKTiles
+// k_tiles. Also prefetches to L2 the lines of the region that lies `ahead` bytes further on; 0: of
+// none. All lanes of a warp must call this.
+template <class Plan, int n>
+RNNC_INLINE void publish_item(const GridItem<Plan>& it, const real (&values)[n], char* to,
+                              int64 ahead) {
+  const auto address = [&](int i) {
+    return to + it.exchange_offset + i * GridSizes<Plan>::kDimKTiles * kTileKTileBytes;
+  };
+  publish_values(values, threadIdx.x & 1, it.in_bounds, address);
+  if (ahead && it.in_bounds) repeat<n>([&](int i) { prefetch_l2(address(i) + ahead); });
+}
+
 // Calls body(item) for the thread's items of a phase. All lanes of a warp have items of a phase, or
 // none has: publishing shuffles among all lanes.
 template <typename Item, int n, typename Body>

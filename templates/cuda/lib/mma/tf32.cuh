@@ -12,18 +12,15 @@ namespace rnnc {
 // Infinities and zeros multiply as they should with any factor, and no intermediate of a finite
 // product overflows before the product does:
 // - A weight above kModerate has a truncated high part, so its low part has the weight's sign. Then
-// no
-//   low part times a huge state opposes the product of the high parts.
+//   no low part times a huge state opposes the product of the high parts.
 // - A smaller weight has a rounded high part, which halves the error of the three products. For any
 //   states, the sum of the small products of an instruction is finite, so it opposes no infinity.
-// - A state's high part is rounded, and clamped to the largest tf32; its low part is the
-// difference,
+// - A state's high part is rounded, and clamped to the largest tf32; its low part is the difference,
 //   or the infinity. NOTE: the product of two rounded high parts may exceed the true product by
 //   2^-11 and overflow; the instruction that multiplies them starts from the small products, which
 //   cancel that excess.
 // - An infinite weight has high part 1, whose product with a state's low part is finite, and low
-// part
-//   infinity, which takes the sign of the state's high part. A NaN is its own low part.
+//   part infinity, which takes the sign of the state's high part. A NaN is its own low part.
 struct SplitWord {
   u32 high, low;
 };

@@ -34,7 +34,7 @@ RNNC_INLINE u32 ticks() {
   return static_cast<u32>(nanoseconds >> kTickBits);
 }
 
-// Text and numbers of a message, one behind the other.
+// Append a text or a number to a message; return its end.
 RNNC_INLINE char* append(char* to, const char* text) {
   while (*text) *to++ = *text++;
   *to = 0;

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.call import ragged as given
 from rnnc.runtime.call.call import Choice, call_of
-from rnnc.runtime.call.call import ragged as given
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.targets.registry import TARGETS
 from torch.nn.utils.rnn import pack_sequence

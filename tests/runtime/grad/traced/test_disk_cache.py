@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rnnc
 import torch
-from rnnc.runtime.call.call import call
+from rnnc.runtime.call import call
 
 
 def module():

@@ -119,12 +119,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = workspace.size();
   const TimeOrder time(a.steps, Order(item.n, workspace.heads));
-  const int64 t_offset = time.at(t) * size + item.row;
-  Vec<Element, Cell::kInputGates> d_wx;
-  Vec<Element, kGatesNoInput> d_no_input;
-  pack_gates(d_wx, d_no_input, d_gate);
-  d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
-  d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
+  PackedGates(d_gate).store(a, time.at(t) * size + item.row);
   if (!masks.holds()) add_to_sums(carry.sums, d_gate, d_param, inputs.before);
   const bool ends = t % kPartSteps == 0;
   repeat<Cell::kSums>([&](int i) {

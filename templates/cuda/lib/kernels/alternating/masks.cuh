@@ -2,15 +2,14 @@
 //
 // Unlike the rows of a resident plan, one that does not run a step keeps its states: nothing of it
 // is in registers at its last step. No row ends early, so rows are taken as they lie. A call may
-// step down from a resident plan to this one, with the same masks: a row's bit is found by its place.
+// step down from a resident plan to this one, with the same masks: a row's bit is found by its
+// place.
 #pragma once
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/mask.cuh"
 
 namespace rnnc::alternating {
-
-#ifdef RNNC_MASKED
 
 // How a row takes a step.
 enum class How : u32 {
@@ -40,6 +39,7 @@ struct ForwardMasks : Order {
 
   RNNC_MEMBER void load(const ForwardArguments& a, const TimeOrder& time, int64 t, int64 batch_row,
                         int64 plane_unit) {
+    if (!kMasked) return;
     Order::operator=(time);
     row = batch_row;
     unit = plane_unit;
@@ -53,13 +53,14 @@ struct ForwardMasks : Order {
   // Before the first step: replaces initial states that it does not begin from.
   RNNC_MEMBER void begin_states(const ForwardArguments& a, const TimeOrder& time,
                                 States& state) const {
-    if (now != How::kRestart) return;
+    if (!kMasked || now != How::kRestart) return;
     repeat<Cell::kStates>([&](int s) {
       state[s] = to_real(*reset_value(a, s, time.at(0), row, unit, reversed));
     });
   }
   // From the states after the step, if the row runs it: what is stored, and what comes next.
   RNNC_MEMBER void select(States& next_state, const States& state) {
+    if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) {
       const bool holds = now == How::kHold;
       stored[s] = holds ? real(0) : next_state[s];
@@ -67,7 +68,7 @@ struct ForwardMasks : Order {
       next_state[s] = next == How::kRestart ? reset[s] : kept;
     });
   }
-  RNNC_MEMBER const States& results(const States&) const { return stored; }
+  RNNC_MEMBER const States& results(const States& state) const { return kMasked ? stored : state; }
 };
 
 struct BackwardMasks : Order {
@@ -79,6 +80,7 @@ struct BackwardMasks : Order {
   // Before step t; or after all steps, if t is -1.
   RNNC_MEMBER void load(const BackwardArguments& a, const TimeOrder& time, int64 t,
                         int64 batch_row, int64 plane_unit) {
+    if (!kMasked) return;
     Order::operator=(time);
     row = batch_row;
     unit = plane_unit;
@@ -89,13 +91,14 @@ struct BackwardMasks : Order {
       if (kReads[s]) reset[s] = to_real(*reset_value(a, s, time.at(t), row, unit, reversed));
     });
   }
-  RNNC_MEMBER bool holds() const { return now == How::kHold; }
-  RNNC_MEMBER bool has_restarted() const { return restarted; }
+  RNNC_MEMBER bool holds() const { return kMasked && now == How::kHold; }
+  RNNC_MEMBER bool has_restarted() const { return kMasked && restarted; }
 
   // The states that the step began from; `state` are those after the step before, or the initial
   // states before the first of all steps.
   RNNC_MEMBER void select_before(const BackwardArguments& a, States& before,
                                  const States& state) const {
+    if (!kMasked) return assign(before, state);
     repeat<Cell::kStates>([&](int s) {
       before[s] = kReads[s] && now == How::kRestart ? reset[s] : state[s];
     });
@@ -108,12 +111,14 @@ struct BackwardMasks : Order {
   // A row that does not run the step passes on the gradient `after`, and has none of gates.
   RNNC_MEMBER void select_gradients(States& d_state, Gates& d_gate, Params& d_param,
                                     const States& after) const {
+    if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) { d_state[s] = holds() ? after[s] : d_state[s]; });
     repeat<Cell::kGates>([&](int g) { d_gate[g] = holds() ? real(0) : d_gate[g]; });
     repeat<Cell::kParams>([&](int p) { d_param[p] = holds() ? real(0) : d_param[p]; });
   }
   // Ends the gradient of the states before a step that restarted, once it is complete.
   RNNC_MEMBER void end_gradient(const BackwardArguments& a, States& d_state) const {
+    if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) {
       if (a.d_reset_to[s]) {
         red_add(a.d_reset_to[s] + state_offset(a, row, unit), SumOverTime(d_state[s]));
@@ -122,29 +127,5 @@ struct BackwardMasks : Order {
     });
   }
 };
-
-#else
-
-struct ForwardMasks {
-  RNNC_MEMBER void load(const ForwardArguments&, const TimeOrder&, int64, int64, int64) {}
-  RNNC_MEMBER void begin_states(const ForwardArguments&, const TimeOrder&, const States&) const {}
-  RNNC_MEMBER void select(const States&, const States&) {}
-  RNNC_MEMBER const States& results(const States& state) const { return state; }
-};
-
-struct BackwardMasks {
-  RNNC_MEMBER void load(const BackwardArguments&, const TimeOrder&, int64, int64, int64) {}
-  static RNNC_MEMBER constexpr bool holds() { return false; }
-  static RNNC_MEMBER constexpr bool has_restarted() { return false; }
-  RNNC_MEMBER void select_before(const BackwardArguments&, States& before,
-                                 const States& state) const {
-    assign(before, state);
-  }
-  RNNC_MEMBER void select_gradients(const States&, const Gates&, const Params&,
-                                    const States&) const {}
-  RNNC_MEMBER void end_gradient(const BackwardArguments&, const States&) const {}
-};
-
-#endif
 
 }  // namespace rnnc::alternating

@@ -1,8 +1,8 @@
 // The arguments of the kernels of a single step of a layer, passed by value.
 // runtime/cuda/step/arguments.py mirrors these structs.
 //
-// B batch rows, N heads, D units per head. All tensors are contiguous, and weights lie as the module
-// stores them.
+// B batch rows, N heads, D units per head. All tensors are contiguous, and weights lie as the
+// module stores them.
 #pragma once
 
 #include "lib/cell/arguments.cuh"

@@ -1,5 +1,5 @@
-// The forward of a single step of few batch rows, products included: a warp has a unit, and its lanes
-// share K. Weights are read as the module stores them, once per `rows` batch rows.
+// The forward of a single step of few batch rows, products included: a warp has a unit, and its
+// lanes share K. Weights are read as the module stores them, once per `rows` batch rows.
 #pragma once
 
 #include "lib/kernels/step/forward.cuh"

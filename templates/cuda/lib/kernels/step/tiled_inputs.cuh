@@ -1,9 +1,9 @@
-// The gradients of x and of the states that R multiplies: those of the gates times W and R, by matrix
-// instructions.
+// The gradients of x and of the states that R multiplies: those of the gates times W and R, by
+// matrix instructions.
 //
-// A block has kRows batch rows and kColumns columns of a factor. K runs over the gates and units that
-// the factor feeds: all of them for x, those of the head for a state. Warps share the columns and, in
-// slices, each chunk of K.
+// A block has kRows batch rows and kColumns columns of a factor. K runs over the gates and units
+// that the factor feeds: all of them for x, those of the head for a state. Warps share the columns
+// and, in slices, each chunk of K.
 #pragma once
 
 #include "lib/kernels/step/chunks.cuh"

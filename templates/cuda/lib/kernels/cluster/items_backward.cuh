@@ -8,7 +8,7 @@
 #include "lib/cell/items_backward.cuh"
 #include "lib/cell/mask_parts_backward.cuh"
 #include "lib/exchange/partial_push.cuh"
-#include "lib/kernels/cluster_copies_backward.cuh"
+#include "lib/kernels/cluster/copies_backward.cuh"
 
 namespace rnnc::cluster_backward {
 
@@ -129,7 +129,8 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
       });
     });
   }
-  // If the gradient of the states before the step after step t, with what the peers sent, ends there.
+  // If the gradient of the states before the step after step t, with what the peers sent, ends
+  // there.
   RNNC_MEMBER void end_gradient(const BackwardArguments& a, int t, const Received& received) {
     if (!masks.ends(a)) return;
     repeat<kItems>([&](int item) {
@@ -167,15 +168,12 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   RNNC_MEMBER void store_step(const BackwardArguments& a, const Position& at) {
     repeat<kItems>([&](int item) {
       if (!active[item]) return;
-      Vec<Element, Cell::kInputGates> d_wx;
-      Vec<Element, kGatesNoInput> d_no_input;
-      pack_gates(d_wx, d_no_input, found[item].gate);
-      masks.clear_unless(masks.runs(0), d_wx);
-      masks.clear_unless(masks.runs(0), d_no_input);
+      PackedGates packed(found[item].gate);
+      packed.clear_unless(masks.runs(0));
       // Rows and units that do not exist add nothing, whatever the equations give for zeros.
       if (valid[item]) {
-        d_wx.store(element_at(a.d_wx, t_offset_bytes[item] * Cell::kInputGates));
-        d_no_input.store(element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
+        packed.store(element_at(a.d_wx, t_offset_bytes[item] * Cell::kInputGates),
+                     element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
         if (masks.runs(0)) {
           add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
         }
@@ -198,17 +196,15 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   }
   // Stores zeros for the steps that no row of the tile runs.
   RNNC_MEMBER void store_zeros(const BackwardArguments& a, const Position& at) const {
-    const Gates none = {};
-    Vec<Element, Cell::kInputGates> d_wx;
-    Vec<Element, kGatesNoInput> d_no_input;
-    pack_gates(d_wx, d_no_input, none);
+    const Gates zeros = {};
+    const PackedGates packed(zeros);
 #pragma unroll 1
     for (int64 t = at.steps; t < a.steps; ++t) {
       repeat<kItems>([&](int item) {
         if (!valid[item]) return;
         const int64 offset = offset_bytes[item] + t * at.step_size * int64{sizeof(Element)};
-        d_wx.store(element_at(a.d_wx, offset * Cell::kInputGates));
-        d_no_input.store(element_at(a.d_gates_no_input, offset * kGatesNoInput));
+        packed.store(element_at(a.d_wx, offset * Cell::kInputGates),
+                     element_at(a.d_gates_no_input, offset * kGatesNoInput));
       });
     }
   }

@@ -1,0 +1,305 @@
+// What the generated sources of one cell define ahead of the library's headers:
+// an LSTM with an input that no weight multiplies, with all switches.
+//
+// `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
+// sources of one plan of each kind, without their kernels. Where sources define the same name, the
+// first definition is here. Editors (compile_flags.txt) or an index.cu include this file ahead of
+// any header.
+#pragma once
+
+#define RNNC_REVERSE_HALF  // the second half of the heads runs from the last step to the first
+#define RNNC_MASKED  // rows have lengths and resets
+#define RNNC_RESETS_AHEAD  // values after resets that differ between steps are in shared memory ahead of the step
+#define RNNC_UNWEIGHTED  // the last gates are inputs of the cell that no weight multiplies
+#define RNNC_REVERSE  // the cell runs from the last step to the first
+#define RNNC_WAVEFRONT  // the kernel hands over chunks of steps
+#define RNNC_RESETS_LATE  // values after resets that differ between steps are loaded where rows restart
+
+namespace rnnc {
+
+using Element = struct bfloat16;
+using real = float;
+
+enum class Accuracy { kBfloat16, kFloat16, kExact };
+constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
+constexpr bool kTf32 = false;
+
+// The sizes of the cell.
+struct Cell {
+  static constexpr int kStates = 2;  // h, c
+  static constexpr int kGates = 5;  // i, f, z, o, decay
+  static constexpr int kInputGates = 4;  // the first ones
+  static constexpr int kUnweighted = 1;  // the last ones
+  static constexpr int kBiasGates = 4;
+  static constexpr int kDiagonalPairs = 0;
+  static constexpr int kParams = 0;
+  static constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+  static constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+  // Dense pairs (gate, source), grouped by source.
+  static constexpr int kDensePairs = 4;
+  static constexpr int kSources = 1;
+};
+
+// Tables, which kernels index at run time too. A matrix is the index of a dense pair in R.
+__device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+__device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+__device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+__device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
+__device__ constexpr int kSourceState[] = {0};  // source -> state
+__device__ constexpr int kSourcePairs[] = {4};  // source -> count
+__device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
+__device__ constexpr int kPairGate[] = {1, 2, 0, 3};  // pair -> gate
+__device__ constexpr int kPairMatrix[] = {1, 2, 0, 3};  // pair -> matrix
+
+// Whether the backward reads the values of each state before a step.
+__device__ constexpr bool kReads[] = {false, true};
+
+}  // namespace rnnc
+
+#include "lib/ptx/element.cuh"
+#include "lib/ptx/math.cuh"
+
+namespace rnnc {
+
+// 22 operations per unit
+RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real decay_, real& d_f,
+    real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
+  const real t0 = d_h_next*sigmoid_o;
+  const real tanh_c_next = tanh(c_next);
+  const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
+  const real t1 = d_c_next_sum*sigmoid_f;
+  d_c = t1*decay_;
+  d_f = d_c*c*(real(1) - sigmoid_f);
+  const real t2 = d_c_next_sum*sigmoid_i;
+  d_i = t2*tanh_z*(real(1) - sigmoid_i);
+  d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_z = t2*(real(1) - tanh_z*tanh_z);
+  d_decay_ = t1*c;
+  d_h = real(0);
+}
+
+// The backward pointwise map of one item: replaces the gradients of the states after the step by those
+// of the states before it.
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[Cell::kSaved + Cell::kUnweighted],
+                                          const real (&before)[Cell::kStates],
+                                          const real (&after)[Cell::kStates],
+                                          const real (&param)[at_least_one(Cell::kParams)],
+                                          real (&d_states)[Cell::kStates],
+                                          real (&d_gates)[at_least_one(Cell::kGates)],
+                                          real (&d_params)[at_least_one(Cell::kParams)]) {
+  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
+  pointwise_backward(
+      saved[0],
+      saved[1],
+      saved[2],
+      saved[3],
+      before[0],
+      before[1],
+      after[0],
+      after[1],
+      d_states[0],
+      d_states[1],
+      saved[Cell::kSaved + 0],
+      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
+  d_gates[0] = d_i;
+  d_gates[1] = d_f;
+  d_gates[2] = d_z;
+  d_gates[3] = d_o;
+  d_gates[4] = d_decay_;
+  d_states[0] = d_h;
+  d_states[1] = d_c;
+}
+
+}  // namespace rnnc
+
+namespace rnnc::block_backward {
+
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kThreadRows = 1;  // batch rows per thread
+  static constexpr int kBlockRows = 4 * kThreadRows;
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 48640;  // bytes per block
+};
+
+}  // namespace rnnc::block_backward
+
+namespace rnnc {
+
+// 10 operations per unit
+template <typename _sigmoid>
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
+    real& h_next, real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
+  sigmoid_f = sigmoid(f);
+  sigmoid_i = sigmoid(i);
+  sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
+  c_next = sigmoid_f*c*decay_ + sigmoid_i*tanh_z;
+  h_next = sigmoid_o*tanh(c_next);
+}
+
+// The forward pointwise map of one item, with a given sigmoid.
+template <typename Sigmoid>
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
+                                         const real (&state)[Cell::kStates],
+                                         const real (&param)[at_least_one(Cell::kParams)],
+                                         real (&next)[Cell::kStates],
+                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      gate[4],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+  saved[0] = sigmoid_i;
+  saved[1] = sigmoid_f;
+  saved[2] = tanh_z;
+  saved[3] = sigmoid_o;
+}
+
+}  // namespace rnnc
+
+namespace rnnc::block_forward {
+
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kThreadRows = 1;  // batch rows per thread
+  static constexpr int kBlockRows = 4 * kThreadRows;
+  static constexpr int kUnitGroups = 2;  // of 8 units, per warp
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 28672;  // bytes per block
+};
+
+}  // namespace rnnc::block_forward
+
+namespace rnnc {
+
+__device__ constexpr char kPlanName[] = "decaying_lstm, block plan of head dim 64";
+
+}  // namespace rnnc
+
+namespace rnnc::cluster_backward {
+
+struct Plan {
+  static constexpr int kHeadDim = 128;
+  static constexpr int kCluster = 8;  // blocks
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 38928;  // bytes per block
+  // Whether the backward pointwise map is linear in the gradients of the states after a step.
+  static constexpr bool kLinear = true;
+};
+
+// Whether the gradient of each state after a step reaches that of a gate, a state before it, a param.
+__device__ constexpr bool kReachesGate[][at_least_one(Cell::kGates)] = {
+    {true, true, true, true, true},
+    {true, true, true, false, true},
+};
+__device__ constexpr bool kReachesState[][at_least_one(Cell::kStates)] = {
+    {false, true},
+    {false, true},
+};
+__device__ constexpr bool kReachesParam[][at_least_one(Cell::kParams)] = {
+    {false},
+    {false},
+};
+
+}  // namespace rnnc::cluster_backward
+
+namespace rnnc::cluster_forward {
+
+struct Plan {
+  static constexpr int kHeadDim = 128;
+  static constexpr int kCluster = 8;  // blocks
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kSplits = 1;  // warps that share K
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 18448;  // bytes per block
+};
+
+}  // namespace rnnc::cluster_forward
+
+namespace rnnc::grid_backward {
+
+struct Plan {
+  static constexpr int kHeadDim = 256;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 8;
+  static constexpr int kCluster = 1;  // blocks
+  static constexpr int kRegisterKTiles = 4;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 12288;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
+
+}  // namespace rnnc::grid_backward
+
+namespace rnnc::grid_forward {
+
+struct Plan {
+  static constexpr int kHeadDim = 256;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kRegisterKTiles = 2;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 17408;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
+
+}  // namespace rnnc::grid_forward
+
+namespace rnnc::alternating {
+
+struct Plan {
+  static constexpr bool kFused = true;
+  static constexpr int kRowTiles = 1;  // of 16 batch rows, per block
+  static constexpr int kWarps = 8;
+  static constexpr int kSplit = 4;  // blocks that share K
+  static constexpr int kNumStages = 3;  // k_tiles in flight per warp
+};
+
+}  // namespace rnnc::alternating
+
+namespace rnnc::step::tiled_backward {
+
+struct Tile {
+  static constexpr int kColumnTiles = 2;  // of 8 columns of weights, per warp
+  // Of the gradients of inputs: tiles of 16 batch rows per block and of 8 columns per warp.
+  static constexpr int kRowTiles = 2, kInputColumnTiles = 4;
+  static constexpr int kStages = 4;
+  static constexpr int kShared = 55296;
+  static constexpr bool kAligned = true;  // lines, to 16 bytes
+};
+
+}  // namespace rnnc::step::tiled_backward
+
+namespace rnnc::step::tiled_forward {
+
+struct Tile {
+  static constexpr int kRowTiles = 2;  // of 16 batch rows, per warp
+  // Warps that share the batch rows, the units and K.
+  static constexpr int kRowWarps = 1, kUnitWarps = 1, kSlices = 8;
+  static constexpr int kKTiles = 8;  // per stage
+  static constexpr int kStages = 2;
+  static constexpr int kShared = 66560;
+  static constexpr bool kAligned = true;  // lines, to 16 bytes
+};
+
+}  // namespace rnnc::step::tiled_forward
