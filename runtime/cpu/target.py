@@ -127,17 +127,9 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         """Return True if a backward computes the gates again, from wx and b."""
         return save == "states"
 
-    def load_ahead(
-        self,
-        call: Call,
-        stack: Stack,
-        steps: int,
-        batch: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
+    def load_ahead(self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
         """Compile and load the kernels of a call, of one direction of time, before it is made."""
-        cpu_library(call.cell, plan_of(dtype, call.choice.reverse, masked=call.masked))
+        cpu_library(call.cell, plan_of(like.dtype, call.choice.reverse, masked=call.masked))
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call; `donated` is not used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ...codegen.shape import DIRECTIONS
 from ..call.call import Call
@@ -17,24 +18,14 @@ from .wavefront.schedule import StackSizes, schedule_of
 class CudaAhead:
     """Part of a target that plans and loads calls before they are made."""
 
-    def asked_ahead(
-        self, call: Call, stack: Stack, batch: int, dtype: torch.dtype, device: torch.device
-    ) -> Asked:
+    def asked_ahead(self, call: Call, stack: Stack, batch: int, like: Tensor) -> Asked:
         """Return what the plan of a call is asked for; the call is of one direction of time."""
-        sizes = stack.heads, stack.dim, batch, dtype, _index(device)
+        sizes = stack.heads, stack.dim, batch, like.dtype, like.device.index
         return asked_for(call.cell, *sizes, call.choice, call.tf32)
 
-    def load_ahead(
-        self,
-        call: Call,
-        stack: Stack,
-        steps: int,
-        batch: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
+    def load_ahead(self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
         """Compile and load the kernels of a call of one direction of time."""
-        index = _index(device)
+        dtype, index = like.dtype, like.device.index
         asked = call.cell, stack.heads, stack.dim, batch, dtype, index, call.choice, call.tf32
         gates = len(call.cell.input_gates)
         sizes = StackSizes(stack.layers, steps, batch, stack.heads, stack.dim, gates)
@@ -50,7 +41,3 @@ class CudaAhead:
                 if 1 in groups:
                     for name in plan.kernel_names:
                         load_kernel(call.cell, plan, name, index)
-
-
-def _index(device: torch.device) -> int:
-    return torch.cuda.current_device() if device.index is None else device.index

@@ -305,28 +305,19 @@ class Target(ABC):
         """Return what replays each run on torch's current stream; None if nothing is captured."""
         return None
 
-    def asked_ahead(
-        self, call: Call, stack: Stack, batch: int, dtype: torch.dtype, device: torch.device
-    ) -> Asked | None:
+    def asked_ahead(self, call: Call, stack: Stack, batch: int, like: Tensor) -> Asked | None:
         """Return what the plan of a call is for; None on a target without plans.
 
         Args:
             call: of one direction of time.
             stack: of all layers.
             batch: rows.
-            dtype: in which the call is computed.
-            device: of the call.
+            like: gives dtype and device of the call.
         """
         return None
 
     def load_ahead(  # noqa: B027
-        self,
-        call: Call,
-        stack: Stack,
-        steps: int,
-        batch: int,
-        dtype: torch.dtype,
-        device: torch.device,
+        self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor
     ) -> None:
         """Compile and load the kernels of a call that has not been made.
 
@@ -335,6 +326,5 @@ class Target(ABC):
             stack: of all layers.
             steps: T.
             batch: rows.
-            dtype: in which the call is computed.
-            device: of the call.
+            like: gives dtype and device of the call.
         """

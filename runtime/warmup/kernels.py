@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from ..call.ragged import RaggedKind
 from ..call.settings import made_joint, stack_of
 from ..call.stack import Stack
@@ -30,10 +28,10 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = stack_of(settings, name, backward, 0.0, tf32, kind)
-    if settings.both and not call.apart and not settings.cell.inputs:
-        like = torch.empty(0, dtype=computed, device=device)
-        if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
-            return joint_stack(made_joint(stack))
+    sizes = call.batch, settings.heads, settings.dim
+    may_join = settings.both and not call.apart and not settings.cell.inputs
+    if may_join and target.joins(stack.calls[0], call.like(target), *sizes):
+        return joint_stack(made_joint(stack))
     return stack
 
 
@@ -55,9 +53,9 @@ def why_none(call: LayerCall) -> str | None:
 def load_kernels(call: LayerCall, stack: Stack) -> None:
     """Compile the kernels of a call, or find them compiled, and load them."""
     target = target_for(stack)
-    dtype, _ = target.dtypes_of(call.dtype)
+    like = call.like(target)
     for each in stack.calls:
-        target.load_ahead(each, stack, call.steps, call.batch, dtype, call.device)
+        target.load_ahead(each, stack, call.steps, call.batch, like)
 
 
 def described(call: LayerCall) -> str:

@@ -20,6 +20,7 @@ from ..module.rnn import RNN
 from ..nn.conversion.faster import kernels_project
 from ..nn.projected import recurrence_of
 from ..nn.sequences import Sequences
+from ..targets.target import Target
 
 _ROWS = "lengths", "reset", "reset_to"
 
@@ -41,6 +42,10 @@ class LayerCall:
     device: torch.device
     masked: bool
     apart: bool
+
+    def like(self, target: Target) -> Tensor:
+        """Return an empty tensor of the dtype that the target computes in, on the call's device."""
+        return torch.empty(0, dtype=target.dtypes_of(self.dtype)[0], device=self.device)
 
 
 def calls_of(

@@ -86,6 +86,5 @@ def _asked(call: LayerCall, stack: Stack) -> list[Asked]:
     if stack.calls[0].choice.variant != "auto":
         return []
     target = target_for(stack)
-    dtype, _ = target.dtypes_of(call.dtype)
-    asked = target.asked_ahead(stack.calls[0], stack, call.batch, dtype, call.device)
+    asked = target.asked_ahead(stack.calls[0], stack, call.batch, call.like(target))
     return [] if asked is None else [asked]

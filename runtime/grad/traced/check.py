@@ -28,28 +28,25 @@ from ...targets.stack import states_for, target_for
 from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
 from ..directions.joint import joint_stack, joint_states, joint_weights
 from ..function import Likeness
-from .schemas import Options, to_parts
+from .schemas import Inputs, Options, to_parts
 
 
 def check_forward(
     key: Hashable,
     stack: Stack,
     options: Options,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    masks: Tensor | None,
+    inputs: Inputs,
 ) -> None:
     """Check the tensors of a forward; `key` is what the call is besides its tensors.
 
-    x is (T, B, input). `states` are (layers * directions, B, hidden) each before the first step, or
-    none. `masks` are of each dropout, (layers - 1, T, B, features). A `TensorError` is raised for a
-    tensor that is missing, or has a wrong shape, dtype, device or no memory.
+    A `TensorError` is raised for a tensor that is missing, or has a wrong shape, dtype, device or
+    no memory.
     """
+    x, states, weights, masks = inputs
     with _unrecorded():
         likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))
         if not likeness.seen():
-            _check_each(stack, options, x, states, weights, masks)
+            _check_each(stack, options, inputs)
             likeness.remember()
 
 
@@ -58,10 +55,7 @@ def check_backward(
     stack: Stack,
     options: Options,
     gradients: Sequence[Tensor | None],
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    masks: Tensor | None,
+    inputs: Inputs,
     results: Sequence[Tensor],
 ) -> list[Tensor | None]:
     """Check the tensors of a backward, and return the gradients as kernels can read them.
@@ -70,12 +64,13 @@ def check_backward(
     `rnnc::rnn` without the last states. The other arguments, and the errors, are as in
     `check_forward`.
     """
+    x, states, weights, masks = inputs
     tensors = (*gradients, x, *states, *weights, masks, *results)
     with _unrecorded():
         likeness = Likeness(("rnnc::rnn_backward", key), tensors)
         if likeness.seen():
             return list(gradients)
-        _check_each(stack, options, x, states, weights, masks)
+        _check_each(stack, options, inputs)
         _check_results(stack, options, x, states, weights, results)
         plain = _checked_gradients(stack, x, gradients)
         if all(new is old for new, old in zip(plain, gradients, strict=True)):
@@ -137,14 +132,8 @@ def _check_counts(options: Options, params: int, weights: Sequence[Tensor]) -> N
         )
 
 
-def _check_each(
-    stack: Stack,
-    options: Options,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    masks: Tensor | None,
-) -> None:
+def _check_each(stack: Stack, options: Options, inputs: Inputs) -> None:
+    x, states, weights, masks = inputs
     cell = stack.calls[0].cell
     _check_counts(options, len(cell.params), weights)
     if x.ndim != 3:

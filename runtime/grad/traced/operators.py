@@ -27,7 +27,7 @@ from ..transforms import OPERATOR_TARGETS
 from .check import check_backward, check_forward
 from .gradients import backward_of_rnn, refuse_second, register_gradients, remember_for_backward
 from .known import replays_for
-from .schemas import RNN, RNN_BACKWARD, Options, kind_of, present, to_parts, to_results
+from .schemas import RNN, RNN_BACKWARD, Inputs, Options, kind_of, to_parts, to_results
 
 # Any: torch's library has no types for what is called here.
 _LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -43,23 +43,16 @@ def _rnn(
 ) -> list[Tensor]:
     """Return the output (T, B, features), the last states, and if `keep` what a backward needs."""
     options = Options(*others)
-    stack, inputs = options.stack(x, keep), (x, states, weights, masks)
-    key = kind_of(stack, options, *inputs)
-    run, replays = partial(_forward, key, stack, options, *inputs), replays_for(stack, key)
+    stack, inputs = options.stack(x, keep), Inputs(x, states, weights, masks)
+    key = kind_of(stack, options, inputs)
+    run, replays = partial(_forward, key, stack, options, inputs), replays_for(stack, key)
     with profiled("rnnc::scan"):
-        return run() if replays is None else replays.run("rnnc::rnn", present(*inputs), run)
+        return run() if replays is None else replays.run("rnnc::rnn", inputs.present(), run)
 
 
-def _forward(
-    key: Hashable,
-    stack: Stack,
-    options: Options,
-    x: Tensor,
-    states: Tensors,
-    weights: Tensors,
-    masks: Tensor | None,
-) -> list[Tensor]:
-    check_forward(key, stack, options, x, states, weights, masks)
+def _forward(key: Hashable, stack: Stack, options: Options, inputs: Inputs) -> list[Tensor]:
+    check_forward(key, stack, options, inputs)
+    x, states, weights, masks = inputs
     named = weights_for(stack, list(options.spread(weights, None)))
     run = forward_layers(stack, x, states, named, _by_layer(masks))
     return to_results(stack, run)
@@ -78,18 +71,18 @@ def _rnn_backward(
 ) -> list[Tensor]:
     """Return the gradients of x, of the states and of the weights, of those that `needs` says."""
     options = Options(*others)
-    stack, inputs = options.stack(x, True), (x, states, weights, masks)
+    stack, inputs = options.stack(x, True), Inputs(x, states, weights, masks)
     # Autograd gives it back as the result of a node or not.
     results = [results[0].detach(), *results[1:]]
     missing = tuple([d is None for d in (d_y, *d_last)])
-    key = kind_of(stack, options, *inputs), missing, len(results), tuple(needs)
+    key = kind_of(stack, options, inputs), missing, len(results), tuple(needs)
     gradients = d_y, *d_last
-    run = partial(_backward, key, needs, stack, options, gradients, *inputs, results)
+    run = partial(_backward, key, needs, stack, options, gradients, inputs, results)
     replays = replays_for(stack, key)
     with profiled("rnnc::scan_backward"), without_autocast(x.device.type):
         if replays is None:
             return run()
-        tensors = [*present(*inputs), *results, *[d for d in gradients if d is not None]]
+        tensors = [*inputs.present(), *results, *[d for d in gradients if d is not None]]
         return replays.run("rnnc::rnn_backward", tensors, run)
 
 
@@ -99,14 +92,11 @@ def _backward(
     stack: Stack,
     options: Options,
     gradients: Sequence[Tensor | None],
-    x: Tensor,
-    states: Tensors,
-    weights: Tensors,
-    masks: Tensor | None,
+    inputs: Inputs,
     results: Tensors,
 ) -> list[Tensor]:
-    tensors = gradients, x, states, weights, masks, results
-    gradients = check_backward(key, stack, options, *tensors)
+    gradients = check_backward(key, stack, options, gradients, inputs, results)
+    x, states, weights, masks = inputs
     parts = to_parts(stack, results)
     named = weights_for(stack, list(options.spread(weights, None)), forward=False)
     saved = StackSaved(x, states, named, _by_layer(masks), parts)

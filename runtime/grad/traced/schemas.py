@@ -125,25 +125,33 @@ def _stack(*arguments: Any) -> Stack:
     return made_joint(stack) if options.joint else stack
 
 
-def kind_of(
-    stack: Stack,
-    options: Options,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    masks: Tensor | None,
-) -> Hashable:
+class Inputs(NamedTuple):
+    """Tensors of a forward.
+
+    Attributes:
+        x: (T, B, input).
+        states: before the first step, (layers * directions, B, hidden) each; or none.
+        weights: those that there are.
+        masks: of each dropout, (layers - 1, T, B, features); None for none.
+    """
+
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: Sequence[Tensor]
+    masks: Tensor | None
+
+    def present(self) -> list[Tensor]:
+        """Return those that there are."""
+        found = [self.x, *self.states, *self.weights]
+        return found if self.masks is None else [*found, self.masks]
+
+
+def kind_of(stack: Stack, options: Options, inputs: Inputs) -> Hashable:
     """Return what a call is besides the values of its tensors."""
+    x, states, weights, masks = inputs
     wanted = tuple([tensor.requires_grad for tensor in (x, *states, *weights)])
     kind = x.shape, x.dtype, x.device, len(states), masks is None
     return stack, tuple(options.given), wanted, kind
-
-
-def present(
-    x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], masks: Tensor | None
-) -> list[Tensor]:
-    """Return the tensors of a forward that there are."""
-    return [x, *states, *weights] if masks is None else [x, *states, *weights, masks]
 
 
 def to_results(stack: Stack, run: Run) -> list[Tensor]:

@@ -8,6 +8,7 @@ import torch
 from rnnc.runtime.call import ragged as given
 from rnnc.runtime.call.call import Choice, call_of
 from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.targets.lanes import ONE_LANE
 from rnnc.runtime.targets.registry import TARGETS
 from torch.nn.utils.rnn import pack_sequence
 
@@ -47,7 +48,7 @@ def test_a_kind_that_holds_one_direction_alone_runs_both_by_themselves(simulated
 def test_a_layer_is_one_launch_where_both_directions_are_one_call(
     batch, launches, simulated_gpu, monkeypatch
 ):
-    monkeypatch.setattr(TARGETS["simulated"], "lanes", lambda *_: None)
+    monkeypatch.setattr(TARGETS["simulated"], "lanes", lambda *_: ONE_LANE)
     options = {"bidirectional": True, "backend": "simulated", "variant": "cluster"}
     module = rnnc.RNN(LSTM, 8, 384, **options, dtype=torch.bfloat16)
     y, _ = module(torch.randn(5, batch, 8, dtype=torch.bfloat16))
