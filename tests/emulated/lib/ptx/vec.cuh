@@ -10,6 +10,9 @@ struct Vec {
   void set(const real (&from)[n]) {
     for (int i = 0; i < n; ++i) values[i] = to_element<T>(from[i]);
   }
+  void clear_unless(bool keep) {
+    if (!keep) memset(values, 0, sizeof values);
+  }
 };
 template <typename T>
 struct Vec<T, 0> {
@@ -17,5 +20,6 @@ struct Vec<T, 0> {
   void store(void*) const {}
   real operator[](int) const { return 0; }
   void set(const real (&)[1]) {}
+  void clear_unless(bool) {}
 };
 }  // namespace rnnc
