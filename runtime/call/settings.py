@@ -36,6 +36,11 @@ class Settings(NamedTuple):
     form: Form = OWN
 
     @property
+    def may_join(self) -> bool:
+        """True if both directions may be one call: never those of a cell with an `Input`."""
+        return self.both and not self.cell.inputs
+
+    @property
     def choices(self) -> tuple[Choice, ...]:
         """Choice of each direction of a layer."""
         one = self.choice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -69,10 +69,17 @@ class Stack(NamedTuple):
         """Number of the cell's inputs that no weight multiplies."""
         return len(self.calls[0].cell.inputs)
 
-    @property
-    def before_weights(self) -> int:
-        """Number of tensors between the caller's states and the weights: of rows, and inputs."""
-        return (self.ragged.tensors if self.ragged else 0) + self.inputs
+    def named(
+        self, given: int, flat: Sequence[Any]
+    ) -> tuple[Sequence[Any], Ragged | None, Sequence[Any], Sequence[Any]]:
+        """Return the caller's states, rows and inputs, and what follows them in a flat sequence.
+
+        `given` says how many states there are: none, or all. Rows are None where all run all steps.
+        """
+        rows = given + (self.ragged.tensors if self.ragged else 0)
+        end = rows + self.inputs
+        ragged = self.ragged.named(flat[given:rows]) if self.ragged else None
+        return flat[:given], ragged, flat[rows:end], flat[end:]
 
     def asked(
         self,

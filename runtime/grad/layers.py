@@ -102,13 +102,9 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Lay
 
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
     """Return the results of the node, and what its backward reads besides its inputs."""
-    states, ragged = flat[:given], stack.ragged
-    first = given + stack.before_weights
-    unweighted: Sequence[Any] = flat[first - stack.inputs : first]
-    rows = ragged.named(flat[given:first]) if ragged else None
-    weights = weights_for(stack, flat[first:])
-    more: Any = {"ragged": rows, "unweighted": unweighted}
-    run = forward_layers(stack, x, states, weights, **more)  # type: ignore[arg-type]
+    states, rows, unweighted, parameters = stack.named(given, flat)
+    weights = weights_for(stack, parameters)
+    run = forward_layers(stack, x, states, weights, ragged=rows, unweighted=unweighted)
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
     return [run.y, *run.last, *run.masks, *kept, *(run.made or ())]
 

@@ -189,7 +189,7 @@ def plain_call(
     kind = None if ragged is None else ragged.kind
     TARGETS[target].begin(x.dtype, x.device.index)
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
-    if settings.both and not unweighted:
+    if settings.may_join:
         sizes = batch, settings.heads, settings.dim
         joins = TARGETS[target].joins(stack.calls[0], x, *sizes)
         stack = made_joint(stack) if joins else stack

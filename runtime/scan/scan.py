@@ -20,7 +20,6 @@ from ..check.masks import check_masks
 from ..check.module import check_flag
 from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
-from ..grad import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from ..run.scan import run_scan
 from ..targets.registry import target_of
 

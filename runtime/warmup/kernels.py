@@ -29,7 +29,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = stack_of(settings, name, backward, 0.0, tf32, kind)
     sizes = call.batch, settings.heads, settings.dim
-    may_join = settings.both and not call.apart and not settings.cell.inputs
+    may_join = settings.may_join and not call.apart
     if may_join and target.joins(stack.calls[0], call.like(target), *sizes):
         return joint_stack(made_joint(stack))
     return stack

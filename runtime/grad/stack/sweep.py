@@ -49,25 +49,21 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     gave, the cell's inputs, parameters, the mask of each dropout, what each run stored and, of a
     call with masks, `MadeMasks`.
     """
-    ragged = made = None
-    first = 1 + given
-    states = flat[1:first]
+    x, *flat = flat
+    made = None
     if stack.ragged is not None:
         count = len(MadeMasks._fields)
         made, flat = MadeMasks(*flat[-count:]), flat[:-count]
-        ragged = stack.ragged.named(flat[first : first + stack.ragged.tensors])
-        first += stack.ragged.tensors
-    unweighted = flat[first : first + stack.inputs]
-    first += stack.inputs
-    masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
-    results = flat[len(flat) - each * stack.runs :]
-    weights = len(flat) - len(results) - masks
+    kept = len(flat) - each * stack.runs
+    results = flat[kept:]
+    states, ragged, unweighted, weights = stack.named(given, flat[:kept])
+    first = len(weights) - (stack.layers - 1 if stack.dropout else 0)
     return StackSaved(
-        flat[0],
+        x,
         states,
-        weights_for(stack, flat[first:weights], forward=False),
-        flat[weights : weights + masks],
+        weights_for(stack, weights[:first], forward=False),
+        weights[first:],
         [results[place : place + each] for place in range(0, len(results), each)],
         ragged,
         made,
