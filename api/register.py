@@ -14,12 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _RUNTIME = f"{__package__}.runtime"
-# What registers the targets, and what defines the operators of scans and of modules.
-_OPERATORS = (
-    f"{_RUNTIME}.run",
-    f"{_RUNTIME}.grad.operators",
-    f"{_RUNTIME}.grad.traced.operators",
-)
+# What registers the targets, and what defines the operators, also those of earlier versions.
+_OPERATORS = (f"{_RUNTIME}.run", f"{_RUNTIME}.grad.operators.earlier")
 
 
 def register_operators() -> None:

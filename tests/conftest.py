@@ -182,6 +182,12 @@ def torch_twins() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def scan_call() -> Any:
+    """`scan_call` of `operator_calls.py`."""
+    return _module("operator_calls").scan_call
+
+
+@pytest.fixture(scope="session")
 def two_directions() -> ModuleType:
     """`two_directions.py`, likewise."""
     return _module("two_directions")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
-
-import torch
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.layout import layout_of
 from ...codegen.shape import SAVES, Precision, Reverse, Save
-from ..store.digest import runtime_digest
 from ..store.facts import facts_of
-from .marks import constant_in_graphs
 from .options import check_choice
 
 # How the layers of a call run: at the same time, one after the other, or what is faster.
@@ -100,20 +96,15 @@ def call_of(
 
 
 @lru_cache(maxsize=512)
+def with_all_states(call: Call) -> Call:
+    """Return the same call with all states at all steps; one object for all equal calls."""
+    return replace(call, stored=(True,) * len(call.stored))
+
+
+@lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
     """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
     return CellSpec.from_json(text.partition("\t")[0])
-
-
-@constant_in_graphs
-def text_in_graph(text: str) -> str:
-    """Return the text argument, for a cell as JSON, of an operator in a graph of `torch.compile`.
-
-    The text after its tab tells versions of this package apart. Inductor keeps compiled graphs on
-    disk, with the sizes of what an operator saves, and finds them by the graph's constants. It is
-    one line: torch 2.11 writes it into a comment.
-    """
-    return text if torch.compiler.is_exporting() else f"{text}\t{runtime_digest()}"
 
 
 def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:

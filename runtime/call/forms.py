@@ -20,8 +20,12 @@ class Form(Protocol):
 
     Each direction of each layer has as many parameters as `LayerWeights.flat` has tensors. They lie
     in one sequence. `parts` is layers times directions, and `needs` says which parameters need a
-    gradient.
+    gradient. `name` is its word in the text of a call.
     """
+
+    @property
+    def name(self) -> str:
+        """Word for the form."""
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
         """Return the weights of each direction of each layer."""
@@ -45,7 +49,9 @@ class Form(Protocol):
 
 
 class OwnForm:
-    """Form of the operators of torch: each parameter is a weight."""
+    """Form in which each parameter is a weight."""
+
+    name = "own"
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
         """Return the weights; see `Form`."""
@@ -79,6 +85,11 @@ class TorchForm:
     """
 
     split: bool
+
+    @property
+    def name(self) -> str:
+        """Word for the form; see `Form`."""
+        return "torch_gru" if self.split else "torch"
 
     def weights(
         self,

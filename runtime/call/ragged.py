@@ -71,16 +71,17 @@ class Ragged(NamedTuple):
         packed = [] if self.starts is None else [self.starts]
         return [*found, *(self.reset_to or ()), *packed]
 
-    def on(self, x: Tensor) -> Ragged:
+    def on(self, x: Tensor, fills: bool = True) -> Ragged:
         """Return the same with lengths of int64 on the device of x; nothing waits for it.
 
-        Where only the host saw them, `fill` says how many steps run. x is (T, B, input), or
-        (total, input) of packed rows.
+        Where only the host saw them, `fill` says how many steps run, if it `fills`. x is
+        (T, B, input), or (total, input) of packed rows.
         """
         lengths, fill = self.lengths, self.fill
         if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
             return self
-        if self.starts is None and _host_alone_sees(lengths, x.device) and values_visible(lengths):
+        fills = fills and self.starts is None
+        if fills and _host_alone_sees(lengths, x.device) and values_visible(lengths):
             fill = fill_of(int(lengths.sum()), *x.shape[:2])
         lengths = lengths.to(x.device, torch.int64, non_blocking=True)
         return self._replace(lengths=lengths, fill=fill)
@@ -127,3 +128,12 @@ def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
     """
     found = value.reshape(*value.shape[:-1], heads, dim)
     return found.transpose(0, 1) if found.ndim == 4 else found
+
+
+def as_of_one_layer(value: Tensor) -> Tensor:
+    """Return reset values of `rnnc.scan` as `Ragged` has them; `by_heads` is the inverse.
+
+    `value` is (N, D), (B, N, D) or (B, T, N, D).
+    """
+    found = value.flatten(-2).unsqueeze(0)
+    return found.transpose(1, 2) if found.ndim == 4 else found

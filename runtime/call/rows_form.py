@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ class RowsForm:
 
     heads: int
     dim: int
+    name: ClassVar[str] = "rows"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rows_form, (self.heads, self.dim)

@@ -47,6 +47,28 @@ class Settings(NamedTuple):
         return (one, one._replace(reverse=True)) if self.both else (one,)
 
 
+def one_direction(settings: Settings, cell: CellSpec, choice: Choice) -> Settings:
+    """Return the settings of a call of one direction of a layer, with weights as in `OWN`."""
+    return Settings(
+        cell, 1, False, settings.heads, settings.dim, 0.0, settings.backend, choice, form=OWN
+    )
+
+
+class Asked(NamedTuple):
+    """Tensors of a call and results that it is asked for, as in `Stack`."""
+
+    ragged: RaggedKind | None = None
+    given: bool = False
+    takes_wx: bool = False
+    all_states: bool = False
+    single: bool = False
+    drawn: bool = False
+    joint: bool = False
+
+
+OUTPUT = Asked()  # the output alone is wanted at all steps, of x
+
+
 @lru_cache(maxsize=512)
 def stack_of(
     settings: Settings,
@@ -54,13 +76,10 @@ def stack_of(
     needs_grad: bool,
     dropout: float,
     tf32: bool,
-    ragged: RaggedKind | None = None,
+    asked: Asked = OUTPUT,
 ) -> Stack:
-    """Return a call, besides its tensors; one object for all equal calls.
-
-    `ragged` is None where all rows run all steps.
-    """
-    cell = settings.cell
+    """Return a call, besides its tensors; one object for all equal calls."""
+    cell, ragged = settings.cell, asked.ragged
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(False,) * (len(cell.states) - 1))
     kind, masked = (cell.text, target, needs_grad, wanted), ragged is not None
@@ -68,7 +87,7 @@ def stack_of(
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
     own = tuple(calls), *sizes, dropout, values, settings.order
-    return Stack(*own, form=settings.form, ragged=ragged)
+    return Stack(*own, asked.joint, settings.form, *asked[:-1])
 
 
 @lru_cache(maxsize=512)

@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .call import Call, Order
+from .call import Call, Order, with_all_states
 from .forms import OWN, Form
 from .layers import LayersCall, LayerWeights
 from .made_masks import MadeMasks
 from .masks import Masks
 from .ragged import Ragged, RaggedKind
 from .rows_form import RowsForm
+
+
+class Tensors(NamedTuple):
+    """Tensors of a call of all layers.
+
+    Attributes:
+        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx.
+        states: before the first step, (layers * directions, B, hidden) each; or none.
+        weights: the caller's parameters, None for each that there is not.
+        ragged: lengths and resets; None where all rows run all steps.
+        unweighted: as in `ScanInputs`, the same for all layers.
+        drawn: the mask of each dropout, (layers - 1, T, B, features), where the caller draws them.
+    """
+
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: Sequence[Tensor | None]
+    ragged: Ragged | None = None
+    unweighted: Sequence[Tensor] = ()
+    drawn: Tensor | None = None
+
+    def before_weights(self) -> list[Tensor]:
+        """Return all tensors that are no weights: they come first in a flat sequence."""
+        rows = () if self.ragged is None else self.ragged.tensors()
+        return [self.x, *self.states, *rows, *self.unweighted]
+
+    def values(self) -> list[Tensor]:
+        """Return the tensors of the call's dtype that there are."""
+        reset_to = () if self.ragged is None else self.ragged.reset_to or ()
+        weights = [weight for weight in self.weights if weight is not None]
+        return [self.x, *self.states, *reset_to, *self.unweighted, *weights]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Tensors:
+        """Return the same with each tensor of the call's dtype changed."""
+        ragged = self.ragged
+        if ragged is not None and ragged.reset_to is not None:
+            ragged = ragged._replace(reset_to=[change(value) for value in ragged.reset_to])
+        return Tensors(
+            change(self.x),
+            tuple([change(state) for state in self.states]),
+            [None if weight is None else change(weight) for weight in self.weights],
+            ragged,
+            tuple([change(value) for value in self.unweighted]),
+            self.drawn,
+        )
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """Return all tensors in one tuple; `Stack.named` is the inverse."""
+        drawn = () if self.drawn is None else (self.drawn,)
+        return (*self.before_weights(), *self.weights, *drawn)
 
 
 class Stack(NamedTuple):
@@ -32,6 +82,12 @@ class Stack(NamedTuple):
         joint: whether both directions of a layer are one call.
         form: how the caller's parameters hold the weights of the layers.
         ragged: which tensors say how rows take steps; None where all rows run all steps.
+        given: whether the caller gives the states before the first step.
+        takes_wx: whether the caller gives the input's contribution to the gates, (B, T, N, D, Gx),
+            in place of x. Such a call has one layer of one direction, and its states are (B, N, D).
+        all_states: whether all states of the last layer are wanted at all steps.
+        single: whether it is one step, which runs by kernels for single steps.
+        drawn: whether the caller draws the masks of dropout.
     """
 
     calls: tuple[Call, ...]
@@ -44,6 +100,32 @@ class Stack(NamedTuple):
     joint: bool = False
     form: Form = OWN
     ragged: RaggedKind | None = None
+    given: bool = False
+    takes_wx: bool = False
+    all_states: bool = False
+    single: bool = False
+    drawn: bool = False
+
+    def calls_of(self, layer: int) -> tuple[Call, ...]:
+        """Return the call of each direction of a layer."""
+        if not self.all_states or layer < self.layers - 1:
+            return self.calls
+        return tuple([with_all_states(call) for call in self.calls])
+
+    @property
+    def states(self) -> int:
+        """Number of states that the caller gives."""
+        return len(self.initial_values) if self.given else 0
+
+    @property
+    def sequences(self) -> int:
+        """Number of states of the last layer that are wanted at all steps."""
+        return len(self.initial_values) if self.all_states else 1
+
+    @property
+    def results(self) -> int:
+        """Number of results: states at all steps, and states after the last step."""
+        return self.sequences + len(self.initial_values)
 
     def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """Return what a single step reads of the caller's parameters: see `Form.of_step`."""
@@ -59,27 +141,27 @@ class Stack(NamedTuple):
         """True if layers may run at the same time.
 
         Such layers have one direction, forwards, rows that run all steps, and a cell without an
-        `Input`.
+        `Input`; of the last one the output alone is wanted.
         """
         forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
-        return self.layers > 1 and forwards and self.ragged is None and not self.inputs
+        plain = self.ragged is None and not self.inputs and not self.all_states
+        return self.layers > 1 and forwards and plain
 
     @property
     def inputs(self) -> int:
         """Number of the cell's inputs that no weight multiplies."""
         return len(self.calls[0].cell.inputs)
 
-    def named(
-        self, given: int, flat: Sequence[Any]
-    ) -> tuple[Sequence[Any], Ragged | None, Sequence[Any], Sequence[Any]]:
-        """Return the caller's states, rows and inputs, and what follows them in a flat sequence.
-
-        `given` says how many states there are: none, or all. Rows are None where all run all steps.
-        """
-        rows = given + (self.ragged.tensors if self.ragged else 0)
+    def named(self, flat: Sequence[Any]) -> Tensors:
+        """Return the tensors that `Tensors.flat` flattened; those of weights may be fewer."""
+        x, *rest = flat
+        rows = self.states + (self.ragged.tensors if self.ragged else 0)
         end = rows + self.inputs
-        ragged = self.ragged.named(flat[given:rows]) if self.ragged else None
-        return flat[:given], ragged, flat[rows:end], flat[end:]
+        ragged = self.ragged.named(rest[self.states : rows]) if self.ragged else None
+        weights, drawn = rest[end:], None
+        if self.drawn:
+            *weights, drawn = weights
+        return Tensors(x, tuple(rest[: self.states]), weights, ragged, tuple(rest[rows:end]), drawn)
 
     def asked(
         self,

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
-from ..call.masks import Masks
 from ..call.plain import values_visible
 from ..errors import TensorError
 from .scan import check_count
@@ -104,38 +103,3 @@ def no_reset_error() -> TensorError:
         "reset, which says where; states are what comes before the first step",
         "reset=, or states= for the first step",
     )
-
-
-def check_masks_of_operator(cell: CellSpec, masks: Masks, wx: Tensor) -> None:
-    """Check the masks of an operator of torch, which kernels read by their address."""
-    batch, steps, heads, dim, _ = wx.shape
-    wanted: list[tuple[str, Any, Sequence[tuple[int, ...]], torch.dtype]] = [
-        ("steps", masks.steps, [(steps, batch)], torch.uint8)
-    ]
-    if masks.longest is not None:
-        wanted.append(("longest", masks.longest, [(batch,)], torch.int32))
-    if masks.reset_to is not None:
-        if len(masks.reset_to) != len(cell.states):
-            raise _unlike("reset_to", f"{len(masks.reset_to)} of them", f"{len(cell.states)}")
-        allowed = shapes_of_reset_values(steps, batch, heads, dim)
-        wanted += [("reset_to", value, allowed, wx.dtype) for value in masks.reset_to]
-    for name, tensor, shapes, dtype in wanted:
-        if not isinstance(tensor, Tensor):
-            raise _unlike(name, kind_of(tensor), "a tensor")
-        if tuple(tensor.shape) not in shapes:
-            raise _unlike(name, f"shape {tuple(tensor.shape)}", f"shape {shapes[0]}")
-        if (tensor.dtype, tensor.device) != (dtype, wx.device):
-            raise _unlike(name, f"{tensor.dtype} on {tensor.device}", f"{dtype} on {wx.device}")
-
-
-def shapes_of_reset_values(
-    steps: int, batch: int, heads: int, dim: int
-) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes that a value of `Masks.reset_to` may have."""
-    plane = (heads, dim)
-    reversed_time = (batch, max(steps - 1, 0), *plane)
-    return (plane, (batch, *plane), (batch, steps, *plane), reversed_time)
-
-
-def _unlike(name: str, found: str, wanted: str) -> TensorError:
-    return TensorError(f"{name} of the masks", found, wanted, "what rnnc.scan makes of them")

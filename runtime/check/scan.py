@@ -19,7 +19,6 @@ from .tensor import (
     DTYPES,
     check_like,
     check_memory,
-    check_same,
     check_strided,
     check_tensor,
     shape_error,
@@ -78,7 +77,7 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
-    """Check the tensors of the operator `rnnc::scan`; kernels read all of them by address."""
+    """Check the tensors of a direction of a layer; kernels read all of them by address."""
     names, params, wx = [p.name for p in cell.params], inputs.params, inputs.wx
     if len(params) != len(names) or len(over_time) != len(cell.states):
         raise TensorError(
@@ -92,40 +91,12 @@ def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]
         # `check_scan` allows other dtypes under autocast; no kernel does.
         if tensor.dtype != wx.dtype:
             raise TensorError(
-                "rnnc::scan",
+                "rnnc::call",
                 f"tensors of {tensor.dtype} and {wx.dtype}",
                 "one dtype",
                 f"every tensor as .to({wx.dtype})",
             )
-        check_memory("rnnc::scan", tensor)
-
-
-def check_kernel_inputs(
-    cell: CellSpec, inputs: ScanInputs, computed: torch.dtype, known: Sequence[torch.dtype]
-) -> None:
-    """Check layouts and dtypes of the tensors of a call before the kernels run.
-
-    `computed` is the dtype in which the kernels compute, `known` those for which there are kernels.
-    Tensors must have the dtype of wx, except under autocast.
-    """
-    wx = inputs.wx
-    named = {"wx": wx, "R": inputs.R, "R_diag": inputs.R_diag, "b": inputs.b}
-    named |= {f"params[{p.name!r}]": t for p, t in zip(cell.params, inputs.params, strict=True)}
-    states = zip(cell.states, inputs.initial_states, strict=True)
-    named |= {f"states[{s.name}]": t for s, t in states}
-    given = zip(cell.inputs, inputs.unweighted, strict=True)
-    named |= {f"inputs[{i.name!r}]": t for i, t in given}
-    for name, tensor in named.items():
-        if tensor is not None:
-            check_strided(name, tensor)
-            check_same(name, tensor, "wx", wx)
-    if computed not in known:
-        raise TensorError(
-            "wx",
-            f"dtype {computed}",
-            f"one of {', '.join(map(str, known))} on {wx.device.type}",
-            f"every tensor as .to({known[0]})",
-        )
+        check_memory("rnnc::call", tensor)
 
 
 # A tensor, its required shape (None if no gate uses it), and what it is: the name of a weight, or a

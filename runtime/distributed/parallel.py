@@ -13,15 +13,15 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from ...errors import RnncError
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
-from ..call.settings import Settings
+from ..call.settings import Asked, Settings
+from ..call.stack import Tensors
 from ..call.tensors import States
 from ..errors import TensorError
 from ..module.rnn import RNN
 from ..module.weights import weight_of
-from ..run.all_states import scan_all_states
 from ..run.known_calls import KnownCalls
-from ..run.layers import scan_layers
 from ..run.projected import scan_projected
+from ..run.route import run_call
 from .agreement import agree
 from .dropout import dropped
 
@@ -32,7 +32,7 @@ class NoCalls(KnownCalls):
     def find_sequence(self, *call: Any) -> None:
         """Return None."""
 
-    def find(self, *call: Any) -> None:
+    def find_call(self, *call: Any) -> None:
         """Return None."""
 
 
@@ -114,9 +114,9 @@ class Parallel(RNN):
 
     def _one_layer(self) -> Settings:
         """Return the settings of a layer with this rank's heads."""
-        settings = self._settings()
+        settings = self._settings(training=False)
         heads, form = settings.heads // self._mesh.size(), self._own_form
-        return settings._replace(layers=1, heads=heads, dropout=0.0, order="auto", form=form)
+        return settings._replace(layers=1, heads=heads, order="auto", form=form)
 
     def _weights_of_layer(self, layer: int) -> list[Any]:
         """Return the weights of a layer, as DTensors."""
@@ -190,13 +190,10 @@ def run_layer(
     for each state's `init`. The result is the output, or all states if `every`, at all steps, (T,
     B, directions * features) each, and each state after the last step.
     """
-    call, projection = (False, x, states, weights), module._projection
-    if projection is not None:
-        return scan_projected(settings, projection, *call, ragged, every, unweighted)
-    if every:
-        return scan_all_states(settings, *call, ragged, unweighted)
-    y, last = scan_layers(settings, *call, None, ragged, unweighted)
-    return [y], last
+    tensors = Tensors(x, tuple(states or ()), weights, ragged, tuple(unweighted))
+    if module._projection is not None:
+        return scan_projected(settings, module._projection, tensors, every)
+    return run_call(settings, tensors, Asked(all_states=every))
 
 
 def of_layer(ragged: Ragged | None, part: slice) -> Ragged | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from ..grad import operators, traced  # noqa: F401  (registers the operators)
-from ..grad.traced.operators import rnn_op
+from ..grad.operators.call import call_op
 
-# All layers of a module, and one direction of a layer.
-SAVED_OPERATORS = (rnn_op, torch.ops.rnnc.scan.default)
+SAVED_OPERATORS = (call_op,)
 
 
 def save_policy(
@@ -19,9 +16,8 @@ def save_policy(
 ) -> CheckpointPolicy:
     """A policy of selective activation checkpointing that runs no recurrence twice.
 
-    It keeps what `torch.ops.rnnc.rnn.default` and `torch.ops.rnnc.scan.default` give, and lets
-    everything else be computed again. A policy of one's own names the operators of
-    `rnnc.distributed.SAVED_OPERATORS` beside others.
+    It keeps what `torch.ops.rnnc.call.default` gives, and lets everything else be computed again.
+    A policy of one's own names the operators of `rnnc.distributed.SAVED_OPERATORS` beside others.
 
     Args:
         context: of torch.

@@ -13,14 +13,15 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
-from ..call.masks import Masks
 from ..call.ragged import Ragged
-from ..call.tensors import ScanInputs, States
+from ..call.settings import Asked, one_direction
+from ..call.stack import Tensors
+from ..call.tensors import States
 from ..check.masks import check_lengths
 from ..errors import TensorError
 from ..module.rnn import RNN
-from ..run.ragged import RaggedLayers, ragged_of
-from ..run.scan import run_scan
+from ..run.ragged import ragged_of
+from ..run.route import run_call
 from ..targets.registry import target_of
 from .exchange import Steps
 from .parallel import Parallel, local, of_layer
@@ -158,15 +159,12 @@ class Sequential(Parallel):
         settings = self._one_layer()
         weights = self._weights_of_layer(layer)
         each = len(weights) // len(settings.choices)
-        masks = None
-        if ragged is not None:
-            masks = RaggedLayers(settings, ragged, x.device, steps.total, x.shape[1])
         outputs, lasts = [], []
         for direction, _ in enumerate(settings.choices):
             own = weights[direction * each : (direction + 1) * each]
             wx = self._input(x, own[0], steps)
             given = None if states is None else [state[direction] for state in states]
-            rows = None if masks is None else masks.masks(direction)
+            rows = of_layer(ragged, slice(direction, direction + 1))
             over_time, last = self._recur(wx, own, direction, given, every, rows, unweighted)
             outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
             lasts.append(last)
@@ -197,26 +195,18 @@ class Sequential(Parallel):
         direction: int,
         states: Sequence[Tensor] | None,
         every: bool,
-        masks: Masks | None,
+        ragged: Ragged | None,
         unweighted: Sequence[Tensor],
     ) -> tuple[list[Tensor], States]:
         """Return the states of this rank's heads, (T, B, N / n, D) each, and the last ones."""
-        settings, cell = self._one_layer(), self.cell
-        shape = wx.shape[0], *wx.shape[2:4]
-        if states is None:
-            target = target_of(wx.device, self.backend)
-            first = target.initial_states(wx, [state.init for state in cell.states], shape)
-        else:
-            first = [state.reshape(shape) for state in states]
+        settings, shape = self._one_layer(), (wx.shape[0], *wx.shape[2:4])
+        first = [state.reshape(shape) for state in states or ()]
         own = [None, *[local(weight) for weight in weights[1:]]]
-        _, R, b, R_diag, params = settings.form.weights(own, 1)[0]
-        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, unweighted)
-        wanted = (True, *(every,) * (len(first) - 1))
-        choice = settings.choices[direction]
-        over_time, last = run_scan(cell, inputs, wanted, self.backend, choice)
-        found = over_time if every else over_time[:1]
-        in_time = [state.transpose(0, 1) for state in found]
-        return in_time, tuple([state.flatten(1) for state in last])
+        flat = settings.form.weights(own, 1)[0].flat()
+        one = one_direction(settings, self.cell, settings.choices[direction])
+        tensors = Tensors(wx, first, flat, ragged, tuple(unweighted))
+        over_time, last = run_call(one, tensors, Asked(takes_wx=True, all_states=every))
+        return over_time, tuple([state.flatten(1) for state in last])
 
     def _own_steps(self, x: Tensor) -> tuple[Tensor, Steps]:
         """Return the steps of this rank, and the distribution of all steps."""

@@ -16,10 +16,8 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Save
 from ..call.call import backward_reads
-from ..call.masks import Masks
 from ..call.plain import all_plain, treats_itself
 from ..call.tensors import Saved
-from ..check.masks import shapes_of_reset_values
 from ..check.tensor import check_memory
 from ..check.unweighted import spreads_over
 from ..errors import TensorError
@@ -35,24 +33,6 @@ class Sizes(NamedTuple):
     dim: int
     dtype: torch.dtype
     device: torch.device
-
-
-def sizes_of(saved: Saved) -> Sizes:
-    """Return the sizes of a call from its saved tensors; raise a `TensorError` without any."""
-    first = saved.initial_states[0] if saved.initial_states else None
-    if first is None or first.ndim != 3:
-        found = "none" if first is None else f"shape {tuple(first.shape)}"
-        raise TensorError("initial", found, "(B, N, D) of each state", "what rnnc::scan took")
-    timed, axis = (saved.saved, 0) if saved.wx is None else (saved.wx, 1)
-    if timed.ndim != 5:
-        raise TensorError(
-            "kept" if saved.wx is None else "wx",
-            f"shape {tuple(timed.shape)}",
-            "five axes, one of them the steps",
-            "what rnnc::scan gave",
-        )
-    batch, heads, dim = first.shape
-    return Sizes(timed.shape[axis], batch, heads, dim, first.dtype, first.device)
 
 
 def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
@@ -97,7 +77,6 @@ def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved:
             for n, t, read in zip(names, saved.states, backward_reads(cell), strict=True)
         ),
         saved=one("kept", saved.saved, *target.saved_shape(cell, sizes[:4], True, save)),
-        masks=None if saved.masks is None else _checked_masks(saved.masks, sizes),
         unweighted=_checked_unweighted(cell, saved.unweighted, sizes),
     )
 
@@ -117,47 +96,24 @@ def _checked_unweighted(cell: CellSpec, given: Sequence[Tensor], sizes: Sizes) -
     return found
 
 
-def _checked_masks(masks: Masks, sizes: Sizes) -> Masks:
-    steps, batch, heads, dim, _, device = sizes
-    shapes = shapes_of_reset_values(steps, batch, heads, dim)
-
-    def value(tensor: Any) -> Tensor:
-        shape = tuple(getattr(tensor, "shape", ()))
-        return _checked("reset_to", tensor, shape if shape in shapes else shapes[0], sizes)
-
-    longest = masks.longest
-    if longest is not None:
-        longest = check_as_left("longest", longest, (batch,), torch.int32, device)
-    taken = check_as_left("steps", masks.steps, (steps, batch), torch.uint8, device)
-    return Masks(taken, longest, masks.reset_to and tuple(map(value, masks.reset_to)))
-
-
-def check_seeds(
-    cell: CellSpec,
-    sizes: Sizes,
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-) -> None:
-    """Check incoming gradients: of each state at all steps, (T, B, N, D), and last, (B, N, D)."""
-    steps, batch, heads, dim, *_ = sizes
-    for kind, given, shape in (
-        ("d_states", d_states, (steps, batch, heads, dim)),
-        ("d_last", d_last, (batch, heads, dim)),
-    ):
-        if len(given) != len(cell.states):
-            raise TensorError(
-                kind,
-                f"{len(given)} of them",
-                f"{len(cell.states)}, one for each state",
-                f"{kind}=[None] * {len(cell.states)}, and the gradients that you have",
-            )
-        for spec, tensor in zip(cell.states, given, strict=True):
-            if tensor is not None:
-                _checked(f"{kind}[{spec.name}]", tensor, shape, sizes)
-
-
 def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Tensor:
     return check_as_left(name, tensor, shape, sizes.dtype, sizes.device)
+
+
+# The shape and dtype of a saved tensor; None where there was none.
+SavedKind = tuple[torch.Size, torch.dtype] | None
+
+
+def as_left(saved: Sequence[Any], kinds: Sequence[SavedKind], device: torch.device) -> list[Any]:
+    """Return saved tensors as kernels can read them.
+
+    Hooks on saved tensors may have returned others: a `TensorError` is raised for one that is not
+    as the forward left it.
+    """
+    return [
+        None if kind is None else check_as_left(f"saved tensor {i}", tensor, *kind, device=device)
+        for i, (tensor, kind) in enumerate(zip(saved, kinds, strict=True))
+    ]
 
 
 def check_as_left(

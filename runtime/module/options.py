@@ -34,11 +34,13 @@ _DEFAULTS = {
 class Options(nn.Module):
     """Part of `rnnc.RNN` that reads its options."""
 
-    def _settings(self) -> Settings:
+    def _settings(self, training: bool) -> Settings:
+        """Return the settings of a call: features are dropped between layers in `training`."""
         rnn = cast("RNN", self)
+        dropout = rnn.dropout if training else 0.0
         sizes = rnn.num_layers, rnn.bidirectional, rnn.heads, rnn.hidden_size // rnn.heads
         choice = Choice(rnn.variant, rnn.save, rnn.precision)
-        return Settings(rnn.cell, *sizes, rnn.dropout, rnn.backend, choice, rnn.layers, rnn._form)
+        return Settings(rnn.cell, *sizes, dropout, rnn.backend, choice, rnn.layers, rnn._form)
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
         """Return what may be set between calls, of the module and of torch."""

@@ -18,6 +18,8 @@ from ..call.options import check_choice
 from ..call.projection import WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
+from ..call.settings import Asked
+from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.module import (
     check_cell,
@@ -29,12 +31,12 @@ from ..check.module import (
     check_size,
     states_from,
 )
-from ..run.all_states import scan_all_states
-from ..run.known_calls import KnownCalls
-from ..run.layers import run_plain_call, scan_layers
+from ..run.known_calls import Kind, KnownCalls
 from ..run.leaf import as_leaf
 from ..run.projected import scan_projected
 from ..run.ragged import ragged_of
+from ..run.ready import run_ready
+from ..run.route import run_call
 from ..targets.registry import check_backend
 from .earlier import reorder_module
 from .options import Options
@@ -230,7 +232,7 @@ class RNN(Steps, Options, Weighted):
             states after the last step, in the layout of `states`. The output of a bidirectional
             module has 2 · hidden features: at each step the state of either direction after it.
             With `all_states` also each state of the last layer at all steps, by its name, in the
-            layout of the output. Its layer then runs by itself, after those below.
+            layout of the output.
 
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
@@ -241,28 +243,28 @@ class RNN(Steps, Options, Weighted):
             return as_leaf(self, x, states, hx=hx, all_states=all_states, **named)
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
-        known = None
-        if not all_states:
-            axes = "BT" if self.batch_first else "TB"
-            more = tuple if plain else partial(self._unweighted, inputs, x, axes)
-            known = self._known_calls.find_sequence(self, x, given, masks, more)
+        axes = "BT" if self.batch_first else "TB"
+        more = tuple if plain else partial(self._unweighted, inputs, x, axes)
+        kind: Kind = "all states" if all_states else "sequence"
+        known = self._known_calls.find_sequence(self, x, given, masks, more, kind)
         if known is not None:
-            y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
-            return (y.transpose(0, 1) if self.batch_first else y), last
-        self._check_sequence(x, given)
-        ragged = self._ragged(x, masks)
-        single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
-        axes = "T" if single else "BT" if swapped else "TB"
-        unweighted = () if plain else self._unweighted(inputs, x, axes)
+            found, last = run_ready(known)
+            swapped, single = self.batch_first, False
+        else:
+            self._check_sequence(x, given)
+            ragged = self._ragged(x, masks)
+            single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
+            unweighted = () if plain else self._unweighted(inputs, x, "T" if single else axes)
+            if single:
+                x = x.unsqueeze(1)
+                given = None if given is None else [state.unsqueeze(1) for state in given]
+            elif swapped:
+                x = x.transpose(0, 1)
+            found, last = self._run(x, given, all_states, ragged=ragged, unweighted=unweighted)
         if single:
-            x, given = x.unsqueeze(1), None if given is None else [s.unsqueeze(1) for s in given]
+            found, last = [s.squeeze(1) for s in found], tuple([s.squeeze(1) for s in last])
         elif swapped:
-            x = x.transpose(0, 1)
-        found, last = self._run(x, given, all_states, ragged=ragged, unweighted=unweighted)
-        if single:
-            found, last = [s.squeeze(1) for s in found], tuple(s.squeeze(1) for s in last)
-        elif swapped:
-            found = [s.transpose(0, 1) for s in found]
+            found = [state.transpose(0, 1) for state in found]
         if all_states:
             return found[0], last, dict(zip(self._state_names, found, strict=True))
         return found[0], last
@@ -288,12 +290,11 @@ class RNN(Steps, Options, Weighted):
         unweighted: Sequence[Tensor] = (),
     ) -> tuple[list[Tensor], States]:
         """Run all layers, time first, batched."""
-        settings, projection = self._settings(), self._projection
-        call = self.training, x, states, self._weights_on(x.device)
+        settings, projection = self._settings(self.training), self._projection
+        given, weights = tuple(states or ()), self._weights_on(x.device)
+        tensors = Tensors(x, given, weights, ragged, tuple(unweighted))
         if projection is not None:
-            return scan_projected(settings, projection, *call, ragged, every, unweighted)
-        if every:
-            return scan_all_states(settings, *call, ragged, unweighted)
-        remember = partial(self._known_calls.remember, "sequence", self, x, states, settings)
-        y, last = scan_layers(settings, *call, remember, ragged, unweighted)
-        return [y], last
+            return scan_projected(settings, projection, tensors, every)
+        kind: Kind = "all states" if every else "sequence"
+        remember = partial(self._known_calls.remember_call, kind, self, x)
+        return run_call(settings, tensors, Asked(all_states=every), remember)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..call.stack import Tensors
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..errors import TensorError
-from ..grad.function import without_autocast
-from ..run.layers import plain_call
+from ..grad.spans import without_autocast
+from ..run.route import direct_step
 from ..targets.stack import target_for
 from .watched import Watched
 
@@ -89,16 +90,15 @@ class Stepper:
         if computed or len(self._watched) != weights:
             return None  # some weights, or all inputs of the cell, are new at every call
         given = rnn._weights_on(self._device)
+        tensors = Tensors(self._x, tuple(self._sets[0]), given)
         with without_autocast(self._device.type):
-            found = plain_call(rnn._settings(), 0.0, self._x, tuple(self._sets[0]), given)
-        target = None if found is None else target_for(found.stack)
-        if found is None or target is None or not target.takes_steps:
+            found = direct_step(rnn._settings(training=False), tensors)
+        if found is None:
             return None
-        first, second = self._sets
+        stack, (first, second) = found.entry.call, self._sets
+        target = target_for(stack)
         runs = [
-            partial(
-                target.step, found.stack, self._x, old, given, Stepped(self._y, tuple(to), None)
-            )
+            partial(target.step, stack, self._x, old, given, Stepped(self._y, tuple(to), None))
             for old, to in ((first, second), (second, first))
         ]
         return target.capture(self._device, runs)

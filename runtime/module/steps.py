@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
+from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, check_states, one_direction_error, states_from
 from ..run.projected import scan_projected
 from ..run.ragged import reset_of_step
-from ..run.step import plain_step, run_plain_step, step_as_sequence
+from ..run.ready import run_ready
+from ..run.route import run_step
 from ..run.unweighted import unweighted_of
 from .stepper import Stepper
 
@@ -70,9 +73,10 @@ class Steps(nn.Module):
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
         plain = inputs is None and not rnn._takes_inputs
-        known = rnn._known_calls.find("step", rnn, x, given) if plain else None
+        known = rnn._known_calls.find_call("step", rnn, x, given) if plain else None
         if known is not None:
-            return run_plain_step(*known)
+            (y,), last = run_ready(known)
+            return y, last
         if rnn.bidirectional:
             raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
@@ -157,14 +161,13 @@ class Steps(nn.Module):
     ) -> tuple[Tensor, States]:
         """Run all layers over one step, batched."""
         rnn = cast("RNN", self)
-        settings, weights = rnn._settings(), rnn._weights_on(x.device)
+        settings, weights = rnn._settings(training), rnn._weights_on(x.device)
+        tensors = Tensors(x, tuple(states or ()), weights, None, tuple(unweighted))
         if rnn._projection is not None:
-            call = settings, rnn._projection, training, x.unsqueeze(0), states, weights
-            y, last = scan_projected(*call, unweighted=unweighted)
-            return y[0][0], last
-        found = plain_step(settings, training, x, states, weights)
-        if found is None:
-            return step_as_sequence(settings, training, x, states, weights, unweighted)
+            one = tensors._replace(x=x.unsqueeze(0))
+            (y,), last = scan_projected(settings, rnn._projection, one)
+            return y[0], last
+        remember = None
         if training == self.training:
-            rnn._known_calls.remember("step", rnn, x, states, settings, found)
-        return run_plain_step(settings, found)
+            remember = partial(rnn._known_calls.remember_call, "step", rnn, x)
+        return run_step(settings, tensors, remember)

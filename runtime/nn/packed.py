@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +11,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..call.settings import Settings
-from ..call.tensors import States
+from ..call.stack import Tensors
 from ..run.known_calls import Kind
-from ..run.layers import plain_call, run_plain_call
-from ..run.plain_call import PlainCall
-from ..run.torch_layers import torch_layers
+from ..run.ready import Ready, run_ready
+from ..run.route import direct_call
 from .own import run_torch
 
 if TYPE_CHECKING:
@@ -44,22 +41,15 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         if to_sorted is not None:
             states = [state.index_select(1, to_sorted) for state in states]
     kind: Kind = "sequence" if ragged is None else "packed"
-    known = module._calls.find(kind, module, x, states, ragged)
-    if known is None and states is None and not _served(module, data, rows, states):
-        return run_torch(module, input, hx)
-    settings = module._settings() if known is None else known[0]
-    assert settings is not None
-    last: Any
-    if known is None and ragged is None:
-        y, last = module._scan(settings, x, states, module._weights())
-    else:
-        call = known[1] if known else _first_call(module, settings, data, states, ragged)
-        if call is None:
+    ready = module._calls.find_call(kind, module, x, states, ragged)
+    if ready is None:
+        if states is None and not _served(module, data, rows, states):
             return run_torch(module, input, hx)
-        again = None
-        if ragged is not None:
-            again = partial(_by_torch, settings, module._dropout, batch_sizes)
-        y, last = run_plain_call(settings, module._dropout, call, again)
+        ready = _first_call(module, kind, x, states, ragged)
+        if ready is None:
+            return run_torch(module, input, hx)
+    last: Any
+    (y,), last = run_ready(ready)
     if to_given is not None:
         last = tuple([state.index_select(1, to_given) for state in last])
     rows_of_y = y.reshape(len(data), -1)
@@ -76,17 +66,18 @@ def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | 
 
 def _first_call(
     module: Sequences,
-    settings: Settings,
-    data: Tensor,
+    kind: Kind,
+    x: Tensor,
     states: Sequence[Tensor] | None,
     ragged: Ragged | None,
-) -> PlainCall | None:
+) -> Ready | None:
     """Return the call of kernels, and remember it; None if there is none."""
-    given, weights = tuple(states or ()), module._weights()
-    call = plain_call(settings, module._dropout, data, given, weights, ragged)
-    if call is not None:
-        module._calls.remember("packed", module, data, states, settings, call)
-    return call
+    settings = module._settings()
+    assert settings is not None
+    ready = direct_call(settings, Tensors(x, tuple(states or ()), module._weights(), ragged))
+    if ready is not None:
+        module._calls.remember_call(kind, module, x, ready)
+    return ready
 
 
 def _places(batch_sizes: Tensor, total: int) -> Tensor | None:
@@ -109,17 +100,3 @@ def _places(batch_sizes: Tensor, total: int) -> Tensor | None:
     numbers = torch.arange(0, -rows, -1, device=batch_sizes.device)
     torch.searchsorted(batch_sizes.neg(), numbers, out=found[place:])
     return found
-
-
-def _by_torch(
-    settings: Settings,
-    dropout: float,
-    batch_sizes: Tensor,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    masks: Sequence[Tensor],
-    _: Ragged | None,
-) -> tuple[Tensor, States]:
-    """Run all layers over packed rows by torch's operations."""
-    return torch_layers(settings, dropout, x, states, weights, masks, batch_sizes)

@@ -14,10 +14,11 @@ from ...cellspec.library.lstm import lstm
 from ..call.plain import is_watched
 from ..call.projection import Projection, projection_of
 from ..call.settings import Settings
+from ..call.stack import Tensors
 from ..call.tensors import States
-from ..run.layers import scan_layers
 from ..run.projected import whole_layer
 from ..run.projected_weights import Part, parts_of, projected
+from ..run.route import run_call
 from .conversion.faster import kernels_project
 from .kinds import kind_of
 from .serve import is_strided, kernels_serve
@@ -114,7 +115,7 @@ def _from_states(
     c = torch.sigmoid(f) * states[1] + torch.sigmoid(i) * torch.tanh(z)
     first = torch.sigmoid(o) * torch.tanh(c)
     given = [first.unsqueeze(0), c.unsqueeze(0)]
-    y, last = scan_layers(settings, False, x[1:], given, part.whole(1))
+    (y,), last = run_call(settings, Tensors(x[1:], given, part.whole(1)))
     y = projected(torch.cat([given[0], y]), part.matrix, 1)
     return y, (y[-1], last[1][0])
 

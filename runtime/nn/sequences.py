@@ -15,10 +15,12 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..call.ragged import Ragged
 from ..call.settings import Settings
+from ..call.stack import Tensors
 from ..call.tensors import States
-from ..run.layers import run_plain_call, scan_layers
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
+from ..run.ready import run_ready
+from ..run.route import run_call
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import kind_of
@@ -81,7 +83,7 @@ class Sequences(OnKernels):
                 return run_without_kernels(self, input, hx, masks)
             known = self._calls.find_sequence(self, input, states, masks)
             if known is not None:
-                y, last = run_plain_call(known[0], self._dropout, known[1])
+                (y,), last = run_ready(known)
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
             if isinstance(input, Proxy):
                 module = cast(torch.nn.Module, self)
@@ -122,16 +124,18 @@ class Sequences(OnKernels):
         """Run all layers, time first, batched."""
         remember = None
         if not torch.compiler.is_compiling():
-            remember = partial(self._calls.remember, "sequence", self, x, states, settings)
-        return scan_layers(settings, self.training, x, states, weights, remember, ragged)
+            remember = partial(self._calls.remember_call, "sequence", self, x)
+        tensors = Tensors(x, tuple(states or ()), weights, ragged)
+        (y,), last = run_call(settings, tensors, remember=remember)
+        return y, last
 
     def _settings(self) -> Settings | None:
-        """Return the settings of the module, without its weights; None if there is no such cell."""
+        """Return the settings of a call, without its weights; None if there is no such cell."""
         kind = kind_of(self.mode)
         if kind is None or self.proj_size:
             return None
         sizes = self.num_layers, bool(self.bidirectional), self.hidden_size
-        return kind.settings(*sizes, float(self.dropout))
+        return kind.settings(*sizes, float(self._dropout))
 
     def _fits(
         self,

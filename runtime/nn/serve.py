@@ -13,8 +13,10 @@ from ..call.plain import all_plain, is_watched
 from ..errors import CompileError, NoCompilerError
 from ..grad.transforms import is_transformed
 from ..process.caller import warn_once
-from ..run.layers import CAST
 from ..targets.registry import TARGETS, target_name
+
+# What autocast casts to the dtype of a call.
+_CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
 def kernels_serve(tensors: Sequence[Tensor]) -> bool:
@@ -28,7 +30,7 @@ def kernels_serve(tensors: Sequence[Tensor]) -> bool:
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.is_autocast_enabled(x.device.type):
         computed, _ = TARGETS[name].dtypes_of(x.dtype)
-        if computed != torch.get_autocast_dtype(x.device.type) or not dtypes <= CAST:
+        if computed != torch.get_autocast_dtype(x.device.type) or not dtypes <= _CAST:
             return False
     elif len(dtypes) > 1:
         return False

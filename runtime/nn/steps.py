@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -10,9 +11,11 @@ from torch import Tensor
 from torch.fx import Proxy
 
 from ..call.settings import Settings
+from ..call.stack import Tensors
 from ..call.tensors import States
 from ..run.leaf import as_leaf
-from ..run.step import plain_step, run_plain_step, step_as_sequence
+from ..run.ready import run_ready
+from ..run.route import run_step
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
@@ -68,17 +71,15 @@ class Cells(OnKernels):
         """Return the output and the new states, (1, B, hidden); None if no kernel serves."""
         compiled = torch.compiler.is_compiling()
         if not compiled:
-            known = self._calls.find("step", self, x, states)
+            known = self._calls.find_call("step", self, x, states)
             if known is not None:
-                return run_plain_step(*known)
+                (y,), last = run_ready(known)
+                return y, last
         settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
         if not self._fits(kind, settings, x, states, weights):
             return None
-        found = plain_step(settings, False, x, states, weights)
-        if found is None:
-            return step_as_sequence(settings, False, x, states, weights)
-        self._calls.remember("step", self, x, states, settings, found)
-        return run_plain_step(settings, found)
+        remember = None if compiled else partial(self._calls.remember_call, "step", self, x)
+        return run_step(settings, Tensors(x, tuple(states or ()), weights), remember)
 
     def _fits(
         self,

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
 
 from ..call.named import Named
 from ..call.plain import any_function_mode
 from ..call.ragged import Ragged
-from ..call.settings import Settings
-from ..call.stack import Stack
+from ..call.stack import Tensors
 from ..check.masks import check_lengths
-from ..grad.function import have_memory
-from ..program.replays import Replays
+from ..program.seen import Seen
 from ..targets.stack import target_for
 from ..targets.target import Target
-from .plain_call import PlainCall
+from .ready import Ready
 
 # A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
-Kind = Literal["sequence", "packed", "step"]
-_MOST = 64
+Kind = Literal["sequence", "all states", "packed", "step"]
 NO_ROWS = None, None, None  # all rows run all steps
 
 
@@ -45,37 +41,11 @@ class Module(Protocol):
         """Return what may be set between calls of a dtype, of the module and of torch."""
 
 
-class _Known(NamedTuple):
-    """Call that passed all checks.
-
-    `alike` says whether tensors have the types, dtypes, devices, sizes and strides of its tensors,
-    and no mode of torch is active that was not. It is one call of C, and holds no tensor.
-    """
-
-    options: tuple[Any, ...]
-    alike: Callable[..., bool]
-    settings: Settings
-    stack: Stack
-    needs_grad: bool
-    replays: Replays | None
-
-
-class KnownCalls:
+class KnownCalls(Seen):
     """Calls of one module that passed all checks, by their kind.
 
-    The checks of one method do not answer for another. A copy of the module begins without any
-    calls.
+    The checks of one method do not answer for another.
     """
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, _Known] = {}
-        self._seen: set[Hashable] = set()
-
-    def __deepcopy__(self, memo: Any) -> KnownCalls:
-        return KnownCalls()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KnownCalls, ()
 
     def find_sequence(
         self,
@@ -84,8 +54,9 @@ class KnownCalls:
         states: Any,
         rows: tuple[Any, Any, Any] = NO_ROWS,
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
-    ) -> tuple[Settings, PlainCall] | None:
-        """Return what `find` does, for a call over time as the caller makes it.
+        kind: Kind = "sequence",
+    ) -> Ready | None:
+        """Return what `find_call` does, for a call over time as the caller makes it.
 
         `rows` are lengths, resets and reset values. Nothing is found where x is not batched.
         """
@@ -99,9 +70,9 @@ class KnownCalls:
             ragged = _in_time(rows, rnn.batch_first, x)
             if ragged is None:
                 return None
-        return self.find("sequence", rnn, x, states, ragged, unweighted)
+        return self.find_call(kind, rnn, x, states, ragged, unweighted)
 
-    def find(
+    def find_call(
         self,
         kind: Kind,
         rnn: Module,
@@ -109,67 +80,44 @@ class KnownCalls:
         states: Any,
         ragged: Ragged | None = None,
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
-    ) -> tuple[Settings, PlainCall] | None:
-        """Return the settings and what a call becomes, if a like one is known; else None.
+    ) -> Ready | None:
+        """Return what a call becomes, if a like one is known; else None.
 
         `unweighted` gives the cell's inputs as in `ScanInputs`, or raises what a check says.
         """
-        # A compiler traces the checks; the other two are no part of what `alike` compares.
+        # A compiler traces the checks; the other two are no part of what an entry compares.
         if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
             return None
         try:
-            known = self._known.get(_key(kind, x, states, ragged))
-            if known is None:
-                return None
-            options, alike, settings, stack, needs_grad, replays = known
-            if options != rnn._kind(target_for(stack), x.dtype):
+            entry = self.find(_key(kind, x, states, ragged))
+            if entry is None or entry.options != rnn._kind(target_for(entry.call), x.dtype):
                 return None
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
-            more = unweighted()
-            own = more if ragged is None else (*ragged.tensors(), *more)
-            tensors = [x, *(states or ()), *own, *[w for w in weights if w is not None]]
-            # Fully sharded modules free memory between calls.
-            if not (alike(*tensors) and have_memory(tensors)):
+            tensors = Tensors(x, tuple(states or ()), weights, ragged, unweighted())
+            if not entry.alike([tensor for tensor in tensors.flat() if tensor is not None]):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
-        given = tuple(states or ())
-        return settings, PlainCall(stack, x, given, weights, needs_grad, replays, ragged, more)
+        return Ready(entry, tensors)
 
-    def remember(
-        self,
-        kind: Kind,
-        rnn: Module,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        settings: Settings,
-        call: PlainCall,
-    ) -> None:
-        """Remember a call that passed all checks, and became `call`."""
-        key = _key(kind, x, states, call.ragged)
-        if kind != "step" and key not in self._seen:
-            # Sequences may have another length each time: only what comes again is worth it.
-            if len(self._seen) >= _MOST:
-                self._seen.clear()
-            self._seen.add(key)
+    def remember_call(self, kind: Kind, rnn: Module, x: Tensor, ready: Ready) -> None:
+        """Remember a call that passed all checks, and became `ready`."""
+        stack, tensors = ready.entry.call, ready.tensors
+        states = tensors.states or None
+        key = _key(kind, x, states, tensors.ragged)
+        if kind != "step" and not self.again(key):
             return
-        rows = [*([] if call.ragged is None else call.ragged.tensors()), *call.unweighted]
-        tensors = [x, *(states or ()), *rows, *[w for w in call.weights if w is not None]]
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if (
-            call.x is not x
+            tensors.x is not x
             or torch.is_autocast_enabled(x.device.type)
-            or len({id(tensor) for tensor in tensors}) < len(tensors)
-            or any(id(w) not in own for w in call.weights if w is not None)
+            or any(id(w) not in own for w in tensors.weights if w is not None)
         ):
             return
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        options = rnn._kind(target_for(call.stack), x.dtype)
-        became = settings, call.stack, call.needs_grad
-        self._known[key] = _Known(options, guards.check, *became, target_for(call.stack).replays())
+        given = [tensor for tensor in tensors.flat() if tensor is not None]
+        target = target_for(stack)
+        self.remember(key, given, stack, target.replays(), rnn._kind(target, x.dtype))
 
 
 def _key(kind: Kind, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:

@@ -9,36 +9,29 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.projection import Projection
-from ..call.ragged import Ragged
-from ..call.settings import Settings
+from ..call.settings import Asked, Settings
+from ..call.stack import Tensors
 from ..call.tensors import States
-from .layers import check_wavefront, scan_layers
 from .projected_direction import Direction
 from .projected_weights import Part, parts_of, projected
 from .ragged import RaggedLayers
+from .route import check_wavefront, run_call
 
 
 def scan_projected(
-    settings: Settings,
-    projection: Projection,
-    training: bool,
-    x: Tensor,
-    states: Sequence[Tensor] | None,
-    weights: Sequence[Tensor | None],
-    ragged: Ragged | None = None,
-    every: bool = False,
-    unweighted: Sequence[Tensor] = (),
+    settings: Settings, projection: Projection, tensors: Tensors, every: bool = False
 ) -> tuple[list[Tensor], States]:
-    """Run all layers of a module whose output is projected, on x (T, B, input).
+    """Run all layers of a module whose output is projected.
 
-    `states` before the first step are h (layers * directions, B, heads * P) and each other state
-    (layers * directions, B, hidden); None for each state's `init`. The matrices P are the last of
-    the `weights` of each direction. `every` wants all states of the last layer at all steps, or
-    else its output alone: (T, B, features) each. The other result is each state of all layers after
-    the last step.
+    `settings` have the dropout of this call. States before the first step are h
+    (layers * directions, B, heads * P) and each other state (layers * directions, B, hidden); none
+    for each state's `init`. The matrices P are the last of the weights of each direction. `every`
+    wants all states of the last layer at all steps, or else its output alone: (T, B, features)
+    each. The other result is each state of all layers after the last step.
     """
+    x, states, weights, ragged, unweighted, _ = tensors
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        check_wavefront(settings, x, None)
+        check_wavefront(settings, Asked(), "reference", x.device.type)
     directions = len(settings.choices)
     parts = parts_of(weights, len(weights) // (settings.layers * directions))
     in_time = None
@@ -48,21 +41,20 @@ def scan_projected(
     lasts: list[States] = []
     found: list[Tensor] = []
     for layer in range(settings.layers):
-        if layer and training and settings.dropout:
+        if layer and settings.dropout:
             x = F.dropout(x, settings.dropout)
         wanted = every and layer == settings.layers - 1
         own = parts[layer * directions : (layer + 1) * directions]
-        if ragged is None and states is None and not (projection.init or wanted) and len(x) > 1:
+        if not (ragged or states or projection.init or wanted) and len(x) > 1:
             found, last = whole_layer(settings, projection, x, own, unweighted)
             lasts += last
         else:
             outputs = []
             for part, choice in zip(own, settings.choices, strict=True):
                 index = len(lasts)
-                given = [state[index] for state in states or ()]
+                given = [state[index] for state in states]
                 call = Direction(settings, projection, choice, x, given, part, wanted, unweighted)
-                masks, value = call.masks(in_time, ragged, index)
-                over_time, each = call.run(masks, value)
+                over_time, each = call.run(*call.masks(in_time, ragged, index))
                 outputs.append(over_time)
                 lasts.append(each)
             found = [
@@ -87,7 +79,7 @@ def whole_layer(
     """
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     weights = [weight for part in parts for weight in part.whole(settings.heads)]
-    y, last = scan_layers(one, False, x, None, weights, unweighted=unweighted)
+    (y,), last = run_call(one, Tensors(x, (), weights, None, tuple(unweighted)))
     matrices = [part.matrix for part in parts]
     both = matrices[0] if len(parts) == 1 else torch.cat(matrices)
     lasts: list[States] = []

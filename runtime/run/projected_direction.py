@@ -12,14 +12,14 @@ from torch import Tensor
 from ..call.call import Choice
 from ..call.masks import FIRST, HOLD, RESTART, Masks, with_reset_values
 from ..call.projection import Projection
-from ..call.ragged import Ragged, by_heads
-from ..call.settings import Settings
-from ..call.tensors import ScanInputs, States
+from ..call.ragged import Ragged, as_of_one_layer, by_heads
+from ..call.settings import Asked, Settings, one_direction
+from ..call.stack import Tensors
+from ..call.tensors import States
 from ..targets.registry import target_of
-from .layer_by_layer import scan_direction
 from .projected_weights import Part, projected
 from .ragged import RaggedLayers
-from .scan import run_scan
+from .route import run_call
 
 
 class Direction(NamedTuple):
@@ -40,21 +40,21 @@ class Direction(NamedTuple):
 
     def masks(
         self, in_time: RaggedLayers | None, ragged: Ragged | None, index: int
-    ) -> tuple[Masks | None, Tensor | None]:
-        """Return the masks of the recurrence on h~, which restarts at zero, and h after a reset.
+    ) -> tuple[Masks | None, Ragged | None, Tensor | None]:
+        """Return masks, the rows of the recurrence on h~, which restarts at zero, and h after that.
 
         `index` is the number of the direction among those of all layers.
         """
         if in_time is None or ragged is None:
-            return None, None
+            return None, None, None
         settings, (size, init) = self.settings, self.projection[:2]
         found = in_time.masks_of(index)
         if found is None or ragged.reset is None:
-            return found, None
+            return found, ragged, None
         values = ragged.reset_to
         if values is None:
             if not init:
-                return found, None
+                return found, ragged, None
             rows = [self.x.new_full((settings.heads, size), init)]
             plane = settings.heads, settings.dim
             rows += [self.x.new_full(plane, state.init) for state in settings.cell.states[1:]]
@@ -64,14 +64,17 @@ class Direction(NamedTuple):
             rows = [by_heads(value[index], settings.heads, dim) for value, dim in own]
         found = with_reset_values(found, rows, self.choice.reverse is True)
         assert found.reset_to is not None
-        value, *others = found.reset_to
         zero = self.x.new_zeros(settings.heads, settings.dim)
-        return Masks(found.steps, found.longest, (zero, *others)), value
+        entering = [as_of_one_layer(value) for value in (zero, *rows[1:])]
+        return found, ragged._replace(reset_to=entering), found.reset_to[0]
 
-    def run(self, masks: Masks | None, value: Tensor | None) -> tuple[list[Tensor], States]:
+    def run(
+        self, masks: Masks | None, ragged: Ragged | None, value: Tensor | None
+    ) -> tuple[list[Tensor], States]:
         """Return the states at all steps, (T, B, features) each, and after the last step.
 
-        `value` is h after a reset, as in `Masks.reset_to`; None where it is zero.
+        Arguments are what `masks` gave: `value` is h after a reset, as in `Masks.reset_to`; None
+        where it is zero.
         """
         h, others = self._first()
         if masks is None:
@@ -79,19 +82,16 @@ class Direction(NamedTuple):
         settings, projection, x = self.settings, self.projection, self.x
         shape = x.shape[1], settings.heads, settings.dim
         first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
-        W, R, b, R_diag, params = settings.form.weights(self.part.whole(settings.heads), 1)[0]
-        cell, wx = projection.recurrent, self._input(x, W)
+        weights = settings.form.weights(self.part.whole(settings.heads), 1)[0]
+        cell, wx = projection.recurrent, self._input(x, weights.W)
         added = self._added(h, value, masks) if len(x) else None
         if added is not None:
             cell, wx = projection.entered, self._entered(wx, added)
-        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, self.unweighted)
-        wanted = (True, *(self.every,) * len(others))
-        over_time, last = run_scan(cell, inputs, wanted, settings.backend, self.choice)
+        one = one_direction(settings, cell, self.choice)
+        tensors = Tensors(wx, first, (None, *weights.flat()[1:]), ragged, tuple(self.unweighted))
+        over_time, last = run_call(one, tensors, Asked(takes_wx=True, all_states=self.every))
         return self._results(
-            [
-                state.transpose(0, 1).reshape(*x.shape[:2], -1)
-                for state in (over_time if self.every else over_time[:1])
-            ],
+            [state.reshape(*x.shape[:2], -1) for state in over_time],
             [state.reshape(x.shape[1], -1) for state in last],
             *(h, masks),
         )
@@ -119,20 +119,20 @@ class Direction(NamedTuple):
             sizes = [len(x) - 1, 1] if reverse else [1, len(x) - 1]
             parts = torch.split(x, sizes)
             steps = [torch.split(u, sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
-            one = [u[reverse] for u in steps]
+            entering = [u[reverse] for u in steps]
             x, more = parts[not reverse], [u[not reverse] for u in steps]
-            states = self._single(parts[reverse], h, others, one)
+            states = self._single(parts[reverse], h, others, entering)
             stored = states if self.every else states[:1]
             found.append([state.unsqueeze(0) for state in stored])
         if len(x) or not found:
-            one_layer = self.settings._replace(cell=self.projection.recurrent)
-            whole = self.part.whole(self.settings.heads)
-            weights = self.settings.form.weights(whole, 1)[0]
-            over_time, last = scan_direction(
-                one_layer, self.choice, x, states, weights, self.every, None, more
-            )
+            settings = self.settings
+            one = one_direction(settings, self.projection.recurrent, self.choice)
+            one = one._replace(form=settings.form)
+            given = [state.reshape(1, x.shape[1], -1) for state in states]
+            tensors = Tensors(x, given, self.part.whole(settings.heads), None, tuple(more))
+            over_time, last = run_call(one, tensors, Asked(all_states=self.every))
             found.insert(0 if reverse else 1, over_time)
-            states = list(last)
+            states = [state[0] for state in last]
         joined = [torch.cat(s) if len(s) > 1 else s[0] for s in zip(*found, strict=True)]
         return self._results(joined, states, h, None)
 
@@ -145,13 +145,13 @@ class Direction(NamedTuple):
         """
         settings = self.settings
         shape = x.shape[1], settings.heads, settings.dim
-        W, _, b, R_diag, params = settings.form.weights(self.part.others, 1)[0]
-        wx = self._entered(self._input(x, W), self._product(h.reshape(shape[0], 1, shape[1], -1)))
+        weights = settings.form.weights(self.part.others, 1)[0]
+        entering = self._product(h.reshape(shape[0], 1, shape[1], -1))
+        wx = self._entered(self._input(x, weights.W), entering)
         first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
-        inputs = ScanInputs(wx, None, b, first, R_diag, params, None, unweighted)
-        wanted = (True, *(False,) * len(others))  # as in other calls of modules
-        choice = self.choice._replace(reverse=False)
-        _, last = run_scan(self.projection.single, inputs, wanted, settings.backend, choice)
+        one = one_direction(settings, self.projection.single, self.choice._replace(reverse=False))
+        tensors = Tensors(wx, first, (None, *weights.flat()[1:]), None, tuple(unweighted))
+        _, last = run_call(one, tensors, Asked(takes_wx=True))
         return [state.reshape(shape[0], -1) for state in last]
 
     def _input(self, x: Tensor, W: Tensor | None) -> Tensor:

@@ -42,10 +42,13 @@ def states_for(
 ) -> Iterator[list[Tensor]]:
     """Yield the states before the first step, of each direction of each layer.
 
-    `states` of the caller are (layers * directions, B, hidden) each. Where there are none, `like`
-    gives dtype and device.
+    `states` of the caller are (layers * directions, B, hidden) each, of a call that takes wx
+    (B, N, D). Where there are none, `like` gives dtype and device.
     """
     shape, count = (batch, stack.heads, stack.dim), stack.parts
+    if stack.takes_wx and states:
+        yield list(states)
+        return
     if not states:
         first = target_for(stack).initial_states(like, stack.initial_values, shape)
         yield from [first] * count

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..call.ragged import RaggedKind
-from ..call.settings import made_joint, stack_of
+from ..call.settings import Asked, made_joint, stack_of
 from ..call.stack import Stack
 from ..errors import CompileError
-from ..grad.directions.joint import joint_stack
-from ..run.scan import resolve_backend
+from ..grad.layers.joint import joint_stack
+from ..run.route import resolve_backend
 from ..targets.registry import TARGETS, target_name
 from ..targets.stack import target_for
 from .layers import LayerCall
@@ -27,7 +27,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
         return None
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
-    stack = stack_of(settings, name, backward, 0.0, tf32, kind)
+    stack = stack_of(settings, name, backward, 0.0, tf32, Asked(kind))
     sizes = call.batch, settings.heads, settings.dim
     may_join = settings.may_join and not call.apart
     if may_join and target.joins(stack.calls[0], call.like(target), *sizes):

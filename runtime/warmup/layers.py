@@ -202,7 +202,10 @@ def settings_of(layer: Any) -> Settings | None:
     if one_layer is not None:  # its heads are spread over ranks
         found: Settings = one_layer()
         return found
-    settings: Settings | None = layer._settings()
+    if isinstance(layer, RNN):
+        settings: Settings | None = layer._settings(training=False)
+    else:
+        settings = layer._settings()
     if settings is None and getattr(layer, "proj_size", None):
         weight = next(layer.parameters())
         serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)

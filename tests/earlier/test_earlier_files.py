@@ -40,8 +40,8 @@ NAMES = {
     "rnnc.runtime.module.weights": ["Named"],
 }
 
-# The arguments of operators at 73a23fd. Programs name those without `_backward`, and give arguments
-# by place and name, but for the last ones that are defaults: 68f5f67 had no `rows` and no `inputs`.
+# The arguments of operators at 73a23fd. Programs give arguments by place and name, but for the last
+# ones that are defaults: 68f5f67 had no `rows` and no `inputs`.
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout, str variant,"
     " str save, str? precision, str order, bool joint=False"
@@ -55,18 +55,9 @@ SCHEMAS = {
         "Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks, bool keep,"
         f" {_OPTIONS}, bool rows=False"
     ),
-    "rnn_backward": (
-        "Tensor? d_y, Tensor?[] d_last, Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks,"
-        f" Tensor[] results, bool[] needs, {_OPTIONS}, bool rows=False"
-    ),
     "scan": (
         "Tensor wx, Tensor? R, Tensor? R_diag, Tensor? b, Tensor[] params, Tensor[] initial,"
         f" str cell, bool keep, bool[] over_time, {_LAST}, Tensor[]? inputs=None"
-    ),
-    "scan_backward": (
-        "Tensor?[] d_states, Tensor?[] d_last, Tensor? wx, Tensor? b, Tensor? R, Tensor? R_diag,"
-        " Tensor[] params, Tensor[] initial, Tensor[] states, Tensor kept,"
-        f" str cell, {_LAST}, Tensor[]? inputs=None"
     ),
 }
 
@@ -211,7 +202,7 @@ def test_the_operators_in_programs_are_those_that_stay():
                 given = [each["name"] for each in node["inputs"]]
                 assert given == [a.partition("=")[0] for a in arguments[: len(given)]]
                 found.add(name)
-    assert found == {name for name in SCHEMAS if not name.endswith("_backward")}
+    assert found == set(SCHEMAS)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

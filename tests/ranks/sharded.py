@@ -12,7 +12,7 @@ import torch
 from compared import assert_alike, drawn, gradients, heads_of, made, spread
 from layouts import LAYOUTS
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, save_policy
-from rnnc.runtime.grad.traced import operators
+from rnnc.runtime.grad import compute
 from steps import own_steps
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
@@ -131,8 +131,8 @@ class Counted:
     """How often the kernels of all layers run forward."""
 
     def __enter__(self):
-        self.runs, self._own = 0, operators.forward_layers
-        operators.forward_layers = self._run
+        self.runs, self._own = 0, compute.forward_layers
+        compute.forward_layers = self._run
         return self
 
     def _run(self, *call, **options):
@@ -140,7 +140,7 @@ class Counted:
         return self._own(*call, **options)
 
     def __exit__(self, *_):
-        operators.forward_layers = self._own
+        compute.forward_layers = self._own
 
 
 def check_sharded_activation_checkpointing(mesh):

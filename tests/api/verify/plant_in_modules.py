@@ -44,13 +44,13 @@ def a_wrong_gradient_of_one_layer(patch: pytest.MonkeyPatch) -> None:
 
 def a_known_call_with_an_earlier_result(patch: pytest.MonkeyPatch) -> None:
     """Calls that passed all checks before give what the first one of their shape gave."""
-    right, known = module.run_plain_call, {}
+    right, known = module.run_ready, {}
 
-    def stale(settings, dropout, call, again=None):
-        key = settings, call.x.shape, call.needs_grad
-        return known.setdefault(key, right(settings, dropout, call, again))
+    def stale(ready):
+        key = ready.entry.call, ready.tensors.x.shape
+        return known.setdefault(key, right(ready))
 
-    patch.setattr(module, "run_plain_call", stale)
+    patch.setattr(module, "run_ready", stale)
 
 
 def a_known_call_without_its_resets(patch: pytest.MonkeyPatch) -> None:
@@ -59,12 +59,12 @@ def a_known_call_without_its_resets(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self, rnn, x, states, *more):
         found = right(self, rnn, x, states, *more)
-        if found is None or found[1].ragged is None:
+        if found is None or found.tensors.ragged is None:
             return found
-        settings, call = found
-        ragged = call.ragged
+        ragged = found.tensors.ragged
         reset = None if ragged.reset is None else ragged.reset & False
-        return settings, call._replace(ragged=Ragged(ragged.lengths, reset, ragged.reset_to))
+        forgotten = Ragged(ragged.lengths, reset, ragged.reset_to)
+        return found._replace(tensors=found.tensors._replace(ragged=forgotten))
 
     patch.setattr(KnownCalls, "find_sequence", forgetful)
 

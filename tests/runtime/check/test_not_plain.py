@@ -6,6 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Param, State, gate, param, tanh
+from rnnc.runtime.grad.operators.call import call_backward_op, call_op
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -218,13 +219,13 @@ def test_a_dispatch_mode_sees_the_operators(inputs_for):
     wanted = outputs_and_gradients(inputs)
     with Seen() as seen:
         got = outputs_and_gradients(inputs)
-    assert "rnnc.scan.default" in seen.names
-    assert "rnnc.scan_backward.default" in seen.names
+    assert "rnnc.call.default" in seen.names
+    assert "rnnc.call_backward.default" in seen.names
     check_close(got, wanted)
     out = inputs.scan(odd, "auto")["h last"]
     with Seen() as seen:
         torch.autograd.grad(out.sum(), inputs.wx)
-    assert "rnnc.scan_backward.default" in seen.names
+    assert "rnnc.call_backward.default" in seen.names
 
 
 def test_a_function_mode_sees_the_operator_and_a_default_device_costs_nothing(inputs_for):
@@ -238,7 +239,7 @@ def test_a_function_mode_sees_the_operator_and_a_default_device_costs_nothing(in
     wanted = inputs.scan(odd, "auto")
     with Functions():
         check_close(inputs.scan(odd, "auto"), wanted)
-    assert any("rnnc.scan" in name for name in names)
+    assert any("rnnc.call" in name for name in names)
     calls = []
     original = rnnc.runtime.run.scan.scan_op
     rnnc.runtime.run.scan.scan_op = lambda *a: calls.append(a) or original(*a)
@@ -285,70 +286,57 @@ def test_the_profiler_shows_the_kernels(inputs_for):
         assert ("rnnc::scan_backward" in keys) == out.requires_grad
 
 
-def test_the_operators_refuse_what_their_kernels_would_misread(inputs_for):
+def test_the_operators_refuse_what_their_kernels_would_misread(inputs_for, scan_call):
     cell = rnnc.cells.lstm
     inputs = inputs_for(cell, B, T, N, D, requires_grad=False)
-    initial = list(inputs.states)
-    forward = [inputs.wx, inputs.R, None, inputs.b, [], initial, cell.text, True, [True, True]]
-    out = torch.ops.rnnc.scan(*forward, "auto", "gates")
+    tensors, text = scan_call(cell, inputs)
+    wx, h, _, R, b = tensors
+    out = call_op(tensors, text)
     for place, bad in (
-        (0, inputs.wx[:, :, :, :, :3]),
-        (1, inputs.R[:, :, :2]),
-        (1, inputs.R.float()),
-        (1, None),
-        (3, inputs.b[:1]),
-        (4, [inputs.b]),
-        (5, initial[:1]),
-        (5, [initial[0], initial[1][:1]]),
-        (8, [True]),
+        (0, wx[:, :, :, :, :3]),
+        (1, h[:1]),
+        (3, R[:, :, :2]),
+        (3, R.float()),
+        (4, b[:1]),
     ):
-        call = [*forward]
-        call[place] = bad
         with pytest.raises(rnnc.TensorError):
-            torch.ops.rnnc.scan(*call, "auto", "gates")
-    seeds = [torch.randn_like(out[0]), None]
-    backward = [seeds, [None, None], None, None, inputs.R, None, [], initial, out[:2], out[-1]]
-    wanted = torch.ops.rnnc.scan_backward(*backward, cell.text, "auto", "gates")
+            call_op([*tensors[:place], bad, *tensors[place + 1 :]], text)
+    for wrong in (tensors[:-1], [*tensors, b]):
+        with pytest.raises(rnnc.TensorError):
+            call_op(wrong, text)
+    seed = torch.randn_like(out[0])
+    results = [*out[:2], out[-1]]
+    backward = [[seed, None, None, None], tensors[1:], results, [True] * len(tensors), text]
+    wanted = call_backward_op(*backward)
     for place, bad in (
-        (0, [seeds[0][:1], None]),
-        (0, [seeds[0]]),
-        (0, [seeds[0].float(), None]),
-        (1, [seeds[0], None]),
-        (4, None),
-        (4, inputs.R[:1]),
-        (6, [inputs.b]),
-        (7, initial[:1]),
-        (7, []),
-        (8, [out[0][:2], out[1]]),
-        (8, [out[0], out[1].float()]),
-        (9, out[-1][..., :2]),
-        (9, out[-1].float()),
-        (9, out[-1].new_empty(0)),
+        (0, [seed[:1], None, None, None]),
+        (0, [seed]),
+        (0, [seed.float(), None, None, None]),
+        (0, [seed, None, seed, None]),
+        (1, [*tensors[1:3], R[:1], b]),
+        (1, [h[:1], *tensors[2:]]),
+        (1, tensors[2:]),
+        (2, [out[0][:2], *results[1:]]),
+        (2, [out[0], out[1].float(), out[-1]]),
+        (2, [*results[:2], out[-1][..., :2]]),
+        (2, [*results[:2], out[-1].float()]),
+        (2, [*results[:2], out[-1].new_empty(0)]),
     ):
-        call = [*backward]
-        call[place] = bad
         with pytest.raises(rnnc.TensorError):
-            torch.ops.rnnc.scan_backward(*call, cell.text, "auto", "gates")
-    spread = [torch.stack([t, t], -1)[..., 0] for t in (*out[:2], out[-1], inputs.R)]
-    call = [*backward]
-    call[8], call[9], call[4] = spread[:2], spread[2], spread[3]
-    for a, b in zip(
-        torch.ops.rnnc.scan_backward(*call, cell.text, "auto", "gates"), wanted, strict=True
-    ):
-        torch.testing.assert_close(a, b)
+            call_backward_op(*backward[:place], bad, *backward[place + 1 :])
+    spread = [torch.stack([t, t], -1)[..., 0] for t in (*results, R)]
+    again = call_backward_op(backward[0], [*tensors[1:3], spread[3], b], spread[:3], *backward[3:])
+    for found, right in zip(again, wanted, strict=True):
+        torch.testing.assert_close(found, right)
 
 
-def test_steps_count_where_no_state_is_returned_over_time(inputs_for):
-    """The first state may be empty in the backward, if nothing reads it."""
-
+def test_a_backward_that_reads_no_state(inputs_for):
     @rnnc.cell
     def integrator(h: State, *, a: Gate = gate(recurrent=False)):
         """Its backward reads no state."""
         return 0.5 * h + a
 
     inputs = inputs_for(integrator, B, T, N, D)
-    call = (inputs.wx, None, None, inputs.b, [], list(inputs.states), integrator.text, True)
-    out = torch.ops.rnnc.scan(*call, [False], "auto", "gates")
-    assert len(out[0]) == 0
-    (d_wx,) = torch.autograd.grad(out[1].sum(), inputs.wx)
+    _, (last,) = rnnc.scan(integrator, inputs.wx, b=inputs.b, states=inputs.states)
+    (d_wx,) = torch.autograd.grad(last.sum(), inputs.wx)
     assert torch.equal(d_wx[0, :, 0, 0, 0], 0.5 ** torch.arange(T - 1, -1, -1).double())

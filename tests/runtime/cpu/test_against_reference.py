@@ -195,11 +195,9 @@ def test_only_the_last_state_or_only_one_output_carries_a_gradient(inputs_for):
         torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-13)
 
 
-def test_inference_keeps_nothing(inputs_for):
+def test_inference_keeps_nothing(inputs_for, scan_call):
     cell = rnnc.cells.lstm
     inputs = inputs_for(cell, 3, 7, 2, 5)
-    call = (inputs.wx, inputs.R, None, inputs.b, [], inputs.states, cell.text)
-    rest = ([True, True], "auto", "gates")
     with torch.no_grad():
-        assert torch.ops.rnnc.scan(*call, False, *rest)[-1].numel() == 0
-    assert torch.ops.rnnc.scan(*call, True, *rest)[-1].shape == (7, 3, 2, 4, 5)
+        assert len(torch.ops.rnnc.call(*scan_call(cell, inputs, keep=False))) == 4
+    assert torch.ops.rnnc.call(*scan_call(cell, inputs))[-1].shape == (7, 3, 2, 4, 5)

@@ -254,22 +254,22 @@ def test_modes_see_a_step_that_is_known(emulated_gpu):
 
     for _ in range(2):
         rnn.step(x, states)
-    assert rnn._known_calls.find("step", rnn, x, states) is not None
+    assert rnn._known_calls.find_call("step", rnn, x, states) is not None
     with Mode():
-        assert rnn._known_calls.find("step", rnn, x, states) is None
+        assert rnn._known_calls.find_call("step", rnn, x, states) is None
     with torch.autocast("cpu", torch.bfloat16):
-        assert rnn._known_calls.find("step", rnn, x, states) is None
+        assert rnn._known_calls.find_call("step", rnn, x, states) is None
     with torch.device("cpu"):
-        assert rnn._known_calls.find("step", rnn, x, states) is None
+        assert rnn._known_calls.find_call("step", rnn, x, states) is None
     with forward_ad.dual_level():
-        assert rnn._known_calls.find("step", rnn, x, states) is None
+        assert rnn._known_calls.find_call("step", rnn, x, states) is None
     wrapped = []
 
     def noted(x):
-        wrapped.append(rnn._known_calls.find("step", rnn, x, states))
+        wrapped.append(rnn._known_calls.find_call("step", rnn, x, states))
         return x
 
     torch.func.vmap(noted)(x[None])
     assert wrapped == [None]
     rnn.precision = "ieee"
-    assert rnn._known_calls.find("step", rnn, x, states) is None
+    assert rnn._known_calls.find_call("step", rnn, x, states) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.grad.operators import scan_backward_op, scan_op
+from rnnc.runtime.grad.operators.call import call_backward_op, call_op
 from torch import nn
 
 # Dense gates with biases, a diagonal gate, params without biases. The others differ in the sizes of
@@ -18,46 +18,26 @@ CELLS = [
 ]
 
 
-def arguments(cell, inputs, keep=True, reverse=False):
-    params = [inputs.params[p.name] for p in cell.params]
-    return (
-        inputs.wx,
-        inputs.R,
-        inputs.R_diag,
-        inputs.b,
-        params,
-        list(inputs.states),
-        cell.text,
-        keep,
-        [True] * len(cell.states),
-        "auto",
-        "gates",
-        *((None, True) if reverse else ()),
-    )
-
-
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_forward(name, inputs_for):
+def test_opcheck_forward(name, inputs_for, scan_call):
     cell = rnnc.cells.get(name)
-    torch.library.opcheck(scan_op, arguments(cell, inputs_for(cell, 3, 4, 2, 5)))
+    torch.library.opcheck(call_op, scan_call(cell, inputs_for(cell, 3, 4, 2, 5)))
     inference = inputs_for(cell, 3, 4, 2, 5, requires_grad=False)
-    torch.library.opcheck(scan_op, arguments(cell, inference, keep=False))
+    torch.library.opcheck(call_op, scan_call(cell, inference, keep=False))
 
 
-def test_opcheck_in_reversed_time(inputs_for):
+def test_opcheck_in_reversed_time(inputs_for, scan_call):
     cell = rnnc.cells.gru
-    torch.library.opcheck(scan_op, arguments(cell, inputs_for(cell, 3, 4, 2, 5), reverse=True))
+    torch.library.opcheck(call_op, scan_call(cell, inputs_for(cell, 3, 4, 2, 5), reverse=True))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("precision", [None, "ieee"])
-def test_the_operator_is_what_scan_computes(precision, reverse, inputs_for):
-    """With each of the last arguments left out or given."""
+def test_the_operator_is_what_scan_computes(precision, reverse, inputs_for, scan_call):
     cell = rnnc.cells.gru
     inputs = inputs_for(cell, 3, 4, 2, 5)
-    call = (*arguments(cell, inputs), precision, reverse)
     seeds = [torch.randn_like(inputs.wx[..., 0]).transpose(0, 1)]
-    found = torch.ops.rnnc.scan(*call)[:1]
+    found = call_op(*scan_call(cell, inputs, reverse=reverse, precision=precision))[:1]
     wanted, _ = rnnc.scan(
         cell, inputs.wx, inputs.R, inputs.b, inputs.states, reverse=reverse, backend="cpu"
     )
@@ -69,20 +49,20 @@ def test_the_operator_is_what_scan_computes(precision, reverse, inputs_for):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_backward(name, inputs_for):
+def test_opcheck_backward(name, inputs_for, scan_call):
+    """Of a backward that does not read wx, and gives its gradient."""
     cell = rnnc.cells.get(name)
     inputs = inputs_for(cell, 3, 4, 2, 5, requires_grad=False)
-    wx, R, R_diag, _, params, initial, text, *_ = arguments(cell, inputs)
-    count = len(initial)
-    out = scan_op(*arguments(cell, inputs))
-    d_states = [torch.randn_like(s) for s in out[:count]]
-    d_last = [torch.randn_like(s) for s in out[count : 2 * count]]
+    tensors, text = scan_call(cell, inputs)
+    count, out = len(inputs.states), call_op(tensors, text)
+    seeds = [torch.randn_like(each) for each in out[: 2 * count]]
+    results, needs = [*out[:count], *out[2 * count :]], [True] * len(tensors)
     missing = [None] * count
-    for d_all, d_end in ((d_states, d_last), (d_states, missing), (missing, d_last)):
-        call = (d_all, d_end, None, None, R, R_diag, params, initial, out[:count], out[-1], text)
-        call += ("auto", "gates")
-        torch.library.opcheck(scan_backward_op, call)
-    assert wx.shape[-1] == len(cell.input_gates)
+    for given in (seeds, [*seeds[:count], *missing], [*missing, *seeds[count:]]):
+        call = given, tensors[1:], results, needs, text
+        torch.library.opcheck(call_backward_op, call)
+        found = call_backward_op(*call)
+        assert [d.shape for d in found] == [t.shape for t in tensors]
 
 
 class Model(nn.Module):
@@ -147,21 +127,10 @@ def test_autocast():
     assert all(p.grad.dtype == torch.float32 for p in model.parameters())
 
 
-def test_autocast_of_the_operator(inputs_for):
-    """Called by itself, the operator casts to the float32 that its kernels have."""
-    cell = rnnc.cells.gru
-    inputs = inputs_for(cell, 2, 3, 1, 4, torch.float32)
-    call = list(arguments(cell, inputs))
-    call[0] = call[0].detach().bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        out = torch.ops.rnnc.scan(*call)
-    assert out[0].dtype == torch.float32
-
-
-def test_misuse_of_the_operator_is_refused(inputs_for):
+def test_misuse_of_the_operator_is_refused(inputs_for, scan_call):
     cell = rnnc.cells.elman
-    with pytest.raises(RuntimeError, match="keep=False on tensors that need gradients"):
-        scan_op(*arguments(cell, inputs_for(cell, 2, 3, 1, 4), keep=False))
+    with pytest.raises(RuntimeError, match="none follows, and its tensors need gradients"):
+        call_op(*scan_call(cell, inputs_for(cell, 2, 3, 1, 4), keep=False))
 
 
 def test_second_derivatives_by_the_reference(inputs_for):

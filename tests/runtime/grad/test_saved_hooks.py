@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc import Gate, Param, State, gate, param, tanh
 from rnnc.runtime.cpu import kernels
-from rnnc.runtime.grad import function
+from rnnc.runtime.grad import compute
 from torch.autograd.graph import saved_tensors_hooks
 
 B, T, N, D = 2, 5, 2, 3
@@ -133,7 +133,7 @@ def test_another_layout_is_read_rightly(kind, way, inputs_for):
     inputs = inputs_for(odd, B, T, N, D)
     wanted = expected(inputs)
     got, count = gradients(inputs, way, RIGHT[kind])
-    assert count == 8  # R, R_diag, w, two states before, two at all steps, what was kept
+    assert count == 9  # R, R_diag, b, w, two states before, two at all steps, what was kept
     for key, value in wanted.items():
         torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
 
@@ -179,8 +179,8 @@ def test_hooks_of_one_saved_tensor(inputs_for):
         params=inputs.params,
     )
     node = h.grad_fn.next_functions[0][0]
-    # The first and the third, wx and b, are saved only if the gates are not.
-    for saved in (node._raw_saved_tensors[1], *node._raw_saved_tensors[3:]):
+    # The first, wx, is saved only if the gates are not, and the fourth is the W that there is not.
+    for saved in (*node._raw_saved_tensors[1:3], *node._raw_saved_tensors[4:]):
         saved.register_hooks(lambda t: t, lambda t: t[..., :1])
     with pytest.raises(rnnc.TensorError, match="of a backward\n  found:  shape"):
         h.sum().backward()
@@ -221,12 +221,12 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
         out = scan(inputs, "direct")
     loss = sum(v.sum() for v in out)
 
-    def run(call, saved, d_states, d_last, *, donated):
+    def run(stack, left, gradients, needs, donated):
         assert donated
-        saved.saved.zero_()
+        left.results[0][-1].zero_()
         raise torch.OutOfMemoryError("no room for the sum")
 
-    monkeypatch.setattr(function, "run_backward", run)
+    monkeypatch.setattr(compute, "backward_layers", run)
     with pytest.raises(torch.OutOfMemoryError):
         torch.autograd.grad(loss, inputs.wx)
     monkeypatch.undo()

@@ -151,7 +151,7 @@ def test_make_fx_traces_the_operator(mode, x):
     m = module()
     run = func.functionalize(lambda x: m(x)[0]) if mode == "functionalized" else lambda x: m(x)[0]
     graph = make_fx(run, pre_dispatch=mode == "pre-dispatch")(x)
-    assert "rnnc.rnn" in graph.code
+    assert "rnnc.call" in graph.code
     other = torch.randn_like(x)
     torch.testing.assert_close(graph(other), m(other)[0])
 
@@ -161,7 +161,7 @@ def test_make_fx_traces_the_operator(mode, x):
             return torch.autograd.grad(m(given)[0].square().sum(), given)[0]
 
     graph = make_fx(gradient)(x)
-    assert "rnnc.rnn_backward" in graph.code
+    assert "rnnc.call_backward" in graph.code
     torch.testing.assert_close(graph(other), gradient(other))
 
 
@@ -180,7 +180,7 @@ def test_jit_trace_is_refused_and_the_reference_traced(gradients, x):
 def test_export_holds_the_operator(x):
     m = module()
     program = torch.export.export(m, (x,))
-    assert "rnnc.rnn" in program.graph_module.code
+    assert "rnnc.call" in program.graph_module.code
     other = torch.randn_like(x)
     torch.testing.assert_close(program.module()(other)[0], m(other)[0])
 

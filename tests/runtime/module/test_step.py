@@ -90,7 +90,7 @@ def test_one_node_of_autograd_and_its_products(given, simulated_gpu):
     states = [s.requires_grad_() for s in states_of(rnn, 2)] if given else None
     y, last = rnn.step(x, states)
     assert y.grad_fn is last[0].grad_fn
-    assert type(y.grad_fn).__name__ == "StepBackward"
+    assert type(y.grad_fn).__name__ == "NodeBackward"
     simulated_gpu.clear()
     leaves = [x, *(states or []), *rnn.parameters()]
     found = torch.autograd.grad(y.sum(), leaves)

@@ -53,7 +53,7 @@ def test_export(subclasses):
     model, x = Model(), torch.randn(5, 2, 4)
     rnnc.convert(model, isinstance=subclasses, force=True)
     exported = torch.export.export(model, (x,))
-    assert any("rnnc.rnn" in str(node.target) for node in exported.graph.nodes)
+    assert any("rnnc.call" in str(node.target) for node in exported.graph.nodes)
     for got, wanted in zip(exported.module()(x), model(x), strict=True):
         torch.testing.assert_close(got, wanted)
 
@@ -82,8 +82,8 @@ def test_no_function_of_a_call_is_a_graph_of_its_own(subclasses, rows, torch_twi
     model.load_state_dict(twin.state_dict())
     rnnc.convert(model, isinstance=subclasses, force=True)
     ran = []
-    run = packed.run_plain_call
-    monkeypatch.setattr(packed, "run_plain_call", lambda *a: ran.append(1) or run(*a))
+    run = packed.run_ready
+    monkeypatch.setattr(packed, "run_ready", lambda *a: ran.append(1) or run(*a))
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = torch.compile(model, backend="eager")

@@ -365,7 +365,7 @@ def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch,
     assert runs[0]
     assert all(run == runs[0] for run in runs)
     assert len(computed) == 3  # forward, backward, inference
-    known = [k.replays for k in rnn._known_calls._known.values()]
+    known = [k.replays for k in rnn._known_calls._entries.values()]
     assert all(each.replay is not None for found in known for each in found._known.values())
 
 

@@ -3,7 +3,7 @@
 The ways, of a CPU:
 
 - `node`: one node of autograd, or one call of kernels, for all layers.
-- `layers`: kernels, but layer by layer, each as a node or an operator of its own.
+- `layers`: kernels, but layer by layer, since each is projected by torch.
 - `operator`: one operator of torch for all layers.
 - `no argument`: the way has no such argument.
 - Anything else is a refusal: its first line, and what to write instead.
@@ -17,7 +17,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.run import layer_by_layer, projected_direction, scan
+from rnnc.runtime.run import projected_direction, reference
 
 B, T, INPUT, HIDDEN = 2, 5, 3, 4
 
@@ -60,11 +60,11 @@ TABLE = {
     "projection": (*NODES, SECOND, "layers", "layers", "layers", "operator"),
     "states saved": (*NODES, SECOND, *NODES, "operator"),
     "states given": (*NODES, SECOND, *NODES, "operator"),
-    "lengths": (*NODES, SECOND, *NONE, "layers"),
-    "resets": (*NODES, SECOND, "node", "node", "no argument", "layers"),
-    "reset values": (*NODES, SECOND, "node", "node", "no argument", "layers"),
-    "all states": ("layers", "layers", "layers", SECOND, *NONE, "layers"),
-    "an Input": (*NODES, SECOND, *NODES, "layers"),
+    "lengths": (*NODES, SECOND, *NONE, "operator"),
+    "resets": (*NODES, SECOND, "node", "node", "no argument", "operator"),
+    "reset values": (*NODES, SECOND, "node", "node", "no argument", "operator"),
+    "all states": (*NODES, SECOND, *NONE, "operator"),
+    "an Input": (*NODES, SECOND, *NODES, "operator"),
 }
 
 
@@ -101,8 +101,8 @@ class Seen:
         self.names = []
         for of, name in (
             *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
-            *((module, "run_scan") for module in (layer_by_layer, projected_direction)),
-            (scan, "scan_reference"),
+            (projected_direction, "run_call"),
+            (reference, "scan_reference"),
         ):
             self._note(monkeypatch, of, name)
 
@@ -122,7 +122,7 @@ class Seen:
         names, self.names = set(self.names), []
         if "scan_reference" in names:
             return "reference"
-        return "layers" if "run_scan" in names else "node" if names else "nothing"
+        return "layers" if "run_call" in names else "node" if names else "nothing"
 
 
 def refusal(error):
@@ -189,7 +189,7 @@ def compiled(rnn, x, more):
     torch._dynamo.reset()
     torch.compile(rnn, backend=note, fullgraph=True)(x, **more)
     names = {name.split(".")[1] for name in found}
-    return {("rnn",): "operator", ("scan",): "layers"}.get(tuple(sorted(names)), str(names))
+    return "operator" if names == {"call"} else str(names)
 
 
 @pytest.mark.parametrize("ability", ABILITIES)

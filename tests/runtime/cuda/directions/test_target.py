@@ -113,8 +113,8 @@ def test_lengths_that_the_host_sees_say_how_many_steps_run(simulated_gpu, monkey
             module(x, lengths=lengths)
     for lengths, fill in cases:
         rows = lengths, None, None
-        _, call = module._known_calls.find_sequence(module, x, None, rows)
-        assert call.stack.calls[0].choice.fill == fill
+        ready = module._known_calls.find_sequence(module, x, None, rows)
+        assert ready.entry.call.calls[0].choice.fill == fill
 
 
 def test_the_host_does_not_wait_for_lengths():

@@ -67,7 +67,7 @@ def test_a_replay_launches_the_same(calls, order, cell):
     for _ in range(3):
         assert list(as_alike(run(rnn))) == wanted
     assert len(computed) == 3
-    known = [k.replays for k in rnn._known_calls._known.values()]
+    known = [k.replays for k in rnn._known_calls._entries.values()]
     assert all(each.replay is not None for found in known for each in found._known.values())
 
 
@@ -76,7 +76,7 @@ def test_dropped_features_are_not_recorded_beside_the_caller(calls):
     rnn = module(dropout=0.5)
     for _ in range(3):
         run(rnn)
-    known = [k.replays for k in rnn._known_calls._known.values()]
+    known = [k.replays for k in rnn._known_calls._entries.values()]
     made = [each.replay for found in known for each in found._known.values()]
     assert len(made) == 3
     assert made == [None] * 3

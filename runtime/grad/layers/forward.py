@@ -15,51 +15,36 @@ from ...call.layers import LayerWeights
 from ...call.made_masks import MadeMasks
 from ...call.masks import Masks
 from ...call.plain import profiler_enabled
-from ...call.ragged import Ragged
-from ...call.stack import Stack
+from ...call.stack import Stack, Tensors
 from ...call.tensors import Forward, ScanInputs, States
 from ...targets.lanes import NOTHING
 from ...targets.moves import Moves
-from ...targets.stack import lanes_for, packed_weights, states_for, target_for
+from ...targets.stack import lanes_for, packed_weights, states_for, target_for, weights_for
 from ...targets.target import Target
-from ..directions.joint import joint_ragged, joint_stack, joint_states, joint_weights
-from ..rows import LayerRows, layer_rows
+from .joint import joint_ragged, joint_stack, joint_states, joint_weights
+from .rows import LayerRows, layer_rows, sizes_of
 
 
 class Run(NamedTuple):
     """Results of the forward of all layers.
 
-    y is the output of the last layer, (T, B, features), and `last` each state after the last step,
-    (layers * directions, B, hidden). `masks` are of each dropout, `first` the states of each call
-    before its first step. `made` is None where all rows run all steps.
+    `sequences` are the output of the last layer, (T, B, features), or each of its states, and
+    `last` each state after the last step, (layers * directions, B, hidden). `masks` are of each
+    dropout. `made` is None where all rows run all steps.
     """
 
-    y: Tensor
+    sequences: list[Tensor]
     last: States
     results: list[Forward]
     masks: list[Tensor]
-    first: list[list[Tensor]]
     made: MadeMasks | None = None
 
 
-def forward_layers(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[LayerWeights],
-    drawn: Sequence[Tensor] = (),
-    ragged: Ragged | None = None,
-    unweighted: Sequence[Tensor] = (),
-) -> Run:
-    """Run the forward of all layers, and keep what a backward reads.
-
-    x is (T, B, input), or (total, input) of packed rows. `states` are
-    (layers * directions, B, hidden) each before the first step; empty for their initial values.
-    `drawn` has the mask of each dropout, where the caller draws them. `unweighted` is as in
-    `ScanInputs`, the same for all layers.
-    """
-    target = target_for(stack)
-    run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes
+def forward_layers(stack: Stack, call: Tensors) -> Run:
+    """Run the forward of all layers, and keep what a backward reads."""
+    target, (x, states, _, ragged, unweighted, drawn) = target_for(stack), call
+    weights = weights_for(stack, call.weights)
+    run, made, (steps, batch) = stack, None, sizes_of(stack, x, ragged)
     if ragged is not None:
         made = target.made_masks(ragged, (batch, steps), x.device, stack.reverses)
     if stack.joint:
@@ -70,17 +55,24 @@ def forward_layers(
     elif stack.by_head:
         weights = packed_weights(target, weights)
     firsts = list(states_for(run, x, batch, states))
+    each = () if drawn is None else drawn.unbind(0)
     found = None
     if run.at_once and target.at_once:
-        found = target.forward_layers(run.asked(weights, firsts, drawn), x)
-    masks_at, rows = partial(run.masks, ragged, made), layer_rows(run, x, ragged)
-    more = drawn, masks_at, rows, unweighted
+        found = target.forward_layers(run.asked(weights, firsts, each), x)
+    rows = layer_rows(run, (steps, batch), ragged, len(x))
+    more = each, partial(run.masks, ragged, made), rows, unweighted
     results, masks = found or _one_by_one(run, x, weights, firsts, *more)
-    y = rows.joined([result.states[0] for result in results[-len(run.calls) :]])
+    uppermost = results[-len(run.calls) :]
+    sequences = [
+        rows.joined([result.states[number] for result in uppermost])
+        for number in range(stack.sequences)
+    ]
+    if stack.takes_wx:
+        return Run(sequences, tuple(results[0].last), results, masks, made)
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
         last = tuple([stacked(stack, each, moves) for each in lasts])
-    return Run(y, last, results, masks, firsts, made)
+    return Run(sequences, last, results, masks, made)
 
 
 def _one_by_one(
@@ -106,7 +98,7 @@ def _one_by_one(
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
         with lanes_for(stack, x, rows.sizes[0]) as lanes:
-            for direction, call in enumerate(stack.calls):
+            for direction, call in enumerate(stack.calls_of(layer)):
                 index = layer * directions + direction
                 own = weights[index]
                 with lanes.lane(direction):

@@ -12,63 +12,57 @@ from torch import Tensor
 from ...call.layers import LayersRead, LayerWeights
 from ...call.made_masks import MadeMasks
 from ...call.ragged import Ragged
-from ...call.stack import Stack
+from ...call.stack import Stack, Tensors
 from ...call.tensors import Gradients, Saved
 from ...targets.stack import lanes_for, target_for, weights_for
-from ..rows import LayerRows
 from .forward import dropped
+from .rows import LayerRows
 
 
-class StackSaved(NamedTuple):
+class Left(NamedTuple):
     """Tensors that the backward of a call of all layers reads, as the forward left them.
 
-    `results` has the states of each call at all steps, and what its kernel saved; `masks` has the
-    mask of each dropout. `made` has the masks of `ragged`. The others are as in `forward_layers`.
+    `call` has the inputs, without x where it takes wx and the backward does not read it, and
+    `weights` those of each direction of each layer. `results` has the states of each run at all
+    steps, and what its kernel saved; `masks` has the mask of each dropout. `made` has the masks of
+    lengths and resets. `sizes` are T and B.
     """
 
-    x: Tensor
-    states: Sequence[Tensor]
+    call: Tensors
     weights: list[LayerWeights]
     masks: Sequence[Tensor]
     results: Sequence[Sequence[Tensor]]
-    ragged: Ragged | None = None
-    made: MadeMasks | None = None
-    unweighted: Sequence[Tensor] = ()
+    made: MadeMasks | None
+    sizes: tuple[int, int]
+
+    @property
+    def ragged(self) -> Ragged | None:
+        """Lengths and resets of the call."""
+        return self.call.ragged
+
+    @property
+    def x(self) -> Tensor:
+        """Input of the call."""
+        return self.call.x
 
     @property
     def others(self) -> int:
         """Number of inputs of the call that come before its weights."""
-        kind = None if self.ragged is None else self.ragged.kind
-        return 1 + len(self.states) + (kind.tensors if kind else 0) + len(self.unweighted)
+        return len(self.call.before_weights())
 
 
-def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
-    """Return what a node of autograd saved: its inputs, and what `forward_layers` gave.
-
-    `given` counts the caller's states: none, or all. `flat` has x, states, what `Ragged.tensors`
-    gave, the cell's inputs, parameters, the mask of each dropout, what each run stored and, of a
-    call with masks, `MadeMasks`.
-    """
-    x, *flat = flat
-    made = None
-    if stack.ragged is not None:
-        count = len(MadeMasks._fields)
-        made, flat = MadeMasks(*flat[-count:]), flat[:-count]
-    each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
-    kept = len(flat) - each * stack.runs
-    results = flat[kept:]
-    states, ragged, unweighted, weights = stack.named(given, flat[:kept])
-    first = len(weights) - (stack.layers - 1 if stack.dropout else 0)
-    return StackSaved(
-        x,
-        states,
-        weights_for(stack, weights[:first], forward=False),
-        weights[first:],
-        [results[place : place + each] for place in range(0, len(results), each)],
-        ragged,
-        made,
-        unweighted,
-    )
+def left_by(
+    stack: Stack,
+    call: Tensors,
+    masks: Sequence[Any],
+    runs: Sequence[Sequence[Any]],
+    made: MadeMasks | None,
+) -> Left:
+    """Return what a forward left: the call's tensors, and what it kept."""
+    masks = masks if call.drawn is None else call.drawn.unbind(0)
+    steps, batch = runs[-1][0].shape[:2]
+    weights = weights_for(stack, call.weights, forward=False)
+    return Left(call, weights, masks, runs, made, (steps, batch))
 
 
 @dataclass(slots=True)
@@ -83,7 +77,7 @@ class Sweep:
     """
 
     stack: Stack
-    saved: StackSaved
+    saved: Left
     firsts: Sequence[Sequence[Tensor]]
     d_lasts: Sequence[Tensor | None]
     needs: Sequence[bool]
@@ -96,7 +90,7 @@ class Sweep:
     d_unweighted: list[Tensor | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.d_unweighted = [None] * len(self.saved.unweighted)
+        self.d_unweighted = [None] * len(self.saved.call.unweighted)
 
     def all_layers(self, d_y: Tensor | None) -> bool:
         """Run all layers where the target runs them at once; False where it runs each by itself."""
@@ -119,13 +113,16 @@ class Sweep:
         asked = stack.asked(saved.weights, self.firsts)
         return target_for(stack).backward_layers(asked, reads, finish)
 
-    def layer(self, layer: int, d_y: Tensor | None) -> Tensor | None:
-        """Run a layer, and return the gradient of the output of the layer below, or of x."""
+    def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:
+        """Run a layer, and return the gradient of the output of the layer below, or of x.
+
+        `d_sequences` are the gradients of the layer's output, or of each of its states.
+        """
         stack, directions = self.stack, len(self.stack.calls)
         below = self._input_of(layer)
-        d_states = self.rows.split(d_y)
+        d_states = list(zip(*map(self.rows.split, d_sequences), strict=True))
         results = []
-        with lanes_for(stack, self.saved.x, self.rows.sizes[0]) as lanes:
+        with lanes_for(stack, self.firsts[0][0], self.rows.sizes[0]) as lanes:
             for direction in range(directions):
                 with lanes.lane(direction):
                     index = layer * directions + direction
@@ -139,12 +136,13 @@ class Sweep:
             d_firsts.append(found.d_initial_states)
             self._add_unweighted(found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
-        return self._d_output(layer, below, d_below)
+        return results[0].d_wx if stack.takes_wx else self._d_output(layer, below, d_below)
 
     def _add_unweighted(self, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
-        first = self.saved.others - len(self.saved.unweighted)
-        for number, given in enumerate(self.saved.unweighted):
+        unweighted = self.saved.call.unweighted
+        first = self.saved.others - len(unweighted)
+        for number, given in enumerate(unweighted):
             if self.needs[first + number]:
                 own, other = found.d_unweighted[number], self.d_unweighted[number]
                 own = own.sum_to_size(given.shape)
@@ -159,10 +157,12 @@ class Sweep:
             d_below = dropped(self.stack, d_below, masks[layer - 1])
         return d_below
 
-    def _direction(self, index: int, below: Tensor, d_y: Tensor | None) -> Gradients:
+    def _direction(
+        self, index: int, below: Tensor, d_sequences: Sequence[Tensor | None]
+    ) -> Gradients:
         """Run a direction of a layer."""
         stack, read = self.stack, self._saved(index, below)
-        d_states = [d_y, *[None] * (len(read.states) - 1)]
+        d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
         call = stack.calls[index % len(stack.calls)]
         return target_for(stack).backward(call, read, d_states, self._d_last(index), self.donated)
 
@@ -192,10 +192,10 @@ class Sweep:
             own.params,
             sequences,
             kept,
-            () if self.saved.states else stack.zero,
+            () if stack.given else stack.zero,
             masks=stack.masks(self.saved.ragged, self.saved.made, index),
             by_head=stack.by_head,
-            unweighted=self.saved.unweighted,
+            unweighted=self.saved.call.unweighted,
         )
 
     def d_ragged(self) -> list[Tensor | None]:
@@ -214,6 +214,8 @@ class Sweep:
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:
         """Return the gradients of the last states of a direction of a layer, (B, N, D)."""
+        if self.stack.takes_wx:
+            return self.d_lasts
         plane = self.firsts[index][0].shape
         return [None if d is None else d[index].view(plane) for d in self.d_lasts]
 
@@ -226,7 +228,7 @@ class Sweep:
         """Return what a layer read: x, or the output below it without dropped features."""
         stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
         if not layer:
-            return first_input(stack, saved.x, saved.ragged, saved.made)
+            return first_input(stack, saved)
         results = saved.results[(layer - 1) * directions : layer * directions]
         below = self.rows.joined([result[0] for result in results])
         if saved.masks:
@@ -244,11 +246,14 @@ def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
     )
 
 
-def first_input(stack: Stack, x: Tensor, ragged: Ragged | None, made: MadeMasks | None) -> Tensor:
+def first_input(stack: Stack, saved: Left) -> Tensor:
     """Return the input of the first layer with zeros where a row runs no step.
 
-    Packed rows, (total, input), stay as they are.
+    wx and packed rows, (total, input), stay as they are.
     """
-    if ragged is None or made is None or ragged.lengths is None or ragged.starts is not None:
+    x, ragged, made = saved.x, saved.ragged, saved.made
+    if stack.takes_wx or made is None or ragged is None:
+        return x
+    if ragged.lengths is None or ragged.starts is not None:
         return x
     return target_for(stack).rows_that_run(x, ragged, made)

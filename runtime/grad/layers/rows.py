@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..call.ragged import Ragged
-from ..call.stack import Stack
-from ..targets.packing import Packing
-from ..targets.stack import target_for
+from ...call.ragged import Ragged
+from ...call.stack import Stack
+from ...targets.packing import Packing
+from ...targets.stack import target_for
 
 
 class WholeRows:
@@ -113,12 +113,38 @@ class PackedRows:
         return None if found is None else found.squeeze(1), d_weight
 
 
+class GivenRows(WholeRows):
+    """Rows of a call that takes wx: its features are wx, (B, T, N, D, Gx), and states."""
+
+    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
+        """Return the states of the only direction, (T, B, N, D); see `WholeRows`."""
+        return outputs[0]
+
+    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+        """Return the gradient of the only direction; see `WholeRows`."""
+        return [features]
+
+    def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Return wx; see `WholeRows`."""
+        return x
+
+
 LayerRows = WholeRows | PackedRows
 
 
-def layer_rows(stack: Stack, x: Tensor, ragged: Ragged | None) -> LayerRows:
-    """Return the rows of a call on x, (T, B, input), or (total, input) of packed rows."""
-    if ragged is None or ragged.starts is None or ragged.lengths is None:
-        return WholeRows(stack, (x.shape[0], x.shape[1]))
-    sizes = len(ragged.starts) - 1, len(ragged.lengths)
-    return PackedRows(stack, target_for(stack).packing(ragged.starts, sizes, len(x)))
+def sizes_of(stack: Stack, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
+    """Return T and B of a call on x."""
+    if ragged is not None and ragged.starts is not None and ragged.lengths is not None:
+        return len(ragged.starts) - 1, len(ragged.lengths)
+    return (x.shape[1], x.shape[0]) if stack.takes_wx else (x.shape[0], x.shape[1])
+
+
+def layer_rows(
+    stack: Stack, sizes: tuple[int, int], ragged: Ragged | None, total: int
+) -> LayerRows:
+    """Return the rows of a call of T steps and B rows; `total` counts packed ones."""
+    if stack.takes_wx:
+        return GivenRows(stack, sizes)
+    if ragged is None or ragged.starts is None:
+        return WholeRows(stack, sizes)
+    return PackedRows(stack, target_for(stack).packing(ragged.starts, sizes, total))

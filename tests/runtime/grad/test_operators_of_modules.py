@@ -9,9 +9,11 @@ import sys
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call.forms import flat_weights
-from rnnc.runtime.grad.traced.operators import rnn_backward_op, rnn_op
-from rnnc.runtime.grad.traced.schemas import Options
+from rnnc.runtime.call.forms import OWN, flat_weights
+from rnnc.runtime.call.ragged import Ragged
+from rnnc.runtime.call.settings import Asked
+from rnnc.runtime.call.text import CallText, read_call, write_call
+from rnnc.runtime.grad.operators.call import call_backward_op, call_op
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
@@ -34,97 +36,117 @@ WAYS = [
 ]
 
 
-def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
-    """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps; of one cell gate by gate."""
+def arguments(cell, layers, way, dropout=0.0, keep=True, given=True, rows=(), all_states=False):
+    """The tensors of a call, of 2 heads of 3 units, 3 rows and 4 steps, and its text.
+
+    The parameters of one cell are given gate by gate, as earlier versions did.
+    """
     both, joint = way != "one way", way == "jointly"
     rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
     parts, directions = layers * (1 + both), 1 + both
-    flat, rows = rnn._weights_on(torch.device("cpu")), cell.name != "fastgrnn"
-    flat = flat if rows else flat_weights(rnn._form, flat, parts)
-    draw = torch.Generator().manual_seed(seed)
+    flat, form = rnn._weights_on(torch.device("cpu")), rnn._form
+    if cell.name == "fastgrnn":
+        flat, form = flat_weights(form, flat, parts), OWN
+    draw = torch.Generator().manual_seed(0)
     x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
     states = [
         torch.rand(parts, 3, 6, dtype=torch.float64, generator=draw).requires_grad_(keep)
         for _ in cell.states
     ]
-    masks = None
+    drawn = []
     if dropout:
-        masks = torch.rand(layers - 1, 4, 3, 6 * directions, generator=draw) > dropout
+        drawn = [torch.rand(layers - 1, 4, 3, 6 * directions, generator=draw) > dropout]
+    ragged = None
+    if rows:
+        value = torch.rand(parts, 6, dtype=torch.float64, generator=draw).requires_grad_(keep)
+        ragged = Ragged(
+            torch.tensor([4, 2, 3]) if "lengths" in rows else None,
+            torch.rand(4, 3, generator=draw) < 0.4 if "reset" in rows else None,
+            [value.clone() for _ in cell.states] if "values" in rows else None,
+        )
+    settings = rnn._settings(training=False)._replace(dropout=dropout, form=form)
+    settings = settings._replace(choice=settings.choice._replace(precision="ieee"))
+    kind = None if ragged is None else ragged.kind
+    asked = Asked(kind, given, drawn=bool(dropout), joint=joint, all_states=all_states)
+    present = tuple(w is not None for w in flat)
     weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
-    given = [w is not None for w in flat]
-    sizes, choice = (layers, both, 2, 3, dropout), ("auto", "gates", "ieee", "auto")
-    options = Options(cell.text, given, *sizes, *choice, joint, rows)
-    return (x, states, weights, masks, keep, *options)
+    others = [] if ragged is None else ragged.tensors()
+    tensors = [x, *(states if given else ()), *others, *weights, *drawn]
+    return tensors, write_call(CallText(settings, dropout, keep, asked, present))
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
 def test_opcheck(name, way):
     cell = rnnc.cells.get(name)
-    torch.library.opcheck(rnn_op, arguments(cell, 2, way, dropout=0.3))
-    x, _, *others = arguments(cell, 1, way, keep=False)
-    torch.library.opcheck(rnn_op, (x, [], *others))
+    torch.library.opcheck(call_op, arguments(cell, 2, way, dropout=0.3))
+    torch.library.opcheck(call_op, arguments(cell, 1, way, keep=False, given=False))
+
+
+@pytest.mark.parametrize("rows", [("lengths",), ("lengths", "reset", "values")], ids=str)
+def test_opcheck_of_rows(rows):
+    torch.library.opcheck(call_op, arguments(rnnc.cells.gru, 2, "both ways", rows=rows))
+
+
+def test_opcheck_of_all_states():
+    torch.library.opcheck(call_op, arguments(rnnc.cells.lstm, 2, "jointly", all_states=True))
 
 
 @pytest.mark.parametrize(
     ("name", "way"), [*WAYS[:2], pytest.param(*WAYS[2], marks=pytest.mark.slow), *WAYS[3:]]
 )
 def test_opcheck_of_the_backward(name, way):
-    x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, way, 0.3)
-    with torch.no_grad():
-        y, *rest = rnn_op(x, states, weights, masks, True, *options)
-    last, kept = rest[: len(states)], rest[len(states) :]
-    tensors = [t.detach() for t in (x, *states, *weights)]
-    x, states = tensors[0], tensors[1 : 1 + len(states)]
-    weights, count = tensors[1 + len(states) :], len(tensors)
-    d_y, d_last = torch.randn_like(y), [torch.randn_like(s) for s in last]
-    missing = [None] * len(last)
-    odd = [i % 2 == 1 for i in range(count)]
-    for seed, seeds, first, needs in (
-        (d_y, d_last, states, [True] * count),
-        (None, d_last, states, odd),
-        (d_y, missing, [], odd[len(states) :]),
-    ):
-        call = (seed, seeds, x, first, weights, masks, [y, *kept], needs, *options)
-        torch.library.opcheck(rnn_backward_op, call)
-        found = rnn_backward_op(*call)
+    cell = rnnc.cells.get(name)
+    tensors, text = arguments(cell, 2, way, 0.3)
+    tensors, count = [t.detach() for t in tensors], len(cell.states)
+    out = call_op(tensors, text)
+    results = [out[0], *out[1 + count :]]
+    seeds, missing = [torch.randn_like(each) for each in out[: 1 + count]], [None] * count
+    every = [True] * (len(tensors) - 1) + [False]
+    odd = [i % 2 == 1 and need for i, need in enumerate(every)]
+    for given, needs in ((seeds, every), ([None, *seeds[1:]], odd), ([seeds[0], *missing], odd)):
+        call = given, tensors, results, needs, text
+        torch.library.opcheck(call_backward_op, call)
+        found = call_backward_op(*call)
         assert len({d.untyped_storage().data_ptr() for d in found}) == len(found) == sum(needs)
 
 
 def test_misuse_of_the_operator_is_refused():
-    given = arguments(rnnc.cells.lstm, 2, "one way")
-    x, states, weights, masks, _, *options = given
-    with pytest.raises(RuntimeError, match="keep=False on tensors that need gradients"):
-        rnn_op(x, states, weights, masks, False, *options)
-    call = [x.detach(), [s.detach() for s in states], [w.detach() for w in weights], masks, True]
+    tensors, text = arguments(rnnc.cells.lstm, 2, "one way", keep=False)
+    needing = [tensors[0].detach().requires_grad_(), *tensors[1:]]
+    with pytest.raises(RuntimeError, match="none follows, and its tensors need gradients"):
+        call_op(needing, text)
+    tensors, text = arguments(rnnc.cells.lstm, 2, "one way")
+    tensors = [tensor.detach() for tensor in tensors]
+    x, h, _, W, *_ = tensors
     for place, bad in (
-        (0, call[0][..., :4]),
-        (0, call[0].float()),
-        (0, call[0][0]),
-        (1, call[1][:1]),
-        (1, [s[:1] for s in call[1]]),
-        (2, call[2][1:]),
-        (2, [call[2][0][:, :1], *call[2][1:]]),
-        (2, [call[2][0][:-1], *call[2][1:]]),
-        (2, [call[2][0].unflatten(0, (2, -1)), *call[2][1:]]),
-        (2, [*call[2][:4], call[2][4].float(), *call[2][5:]]),
-        (3, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
+        (0, x[..., :4]),
+        (0, x.float()),
+        (0, x[0]),
+        (1, h[:1]),
+        (3, W[:, :1]),
+        (3, W[:-1]),
+        (3, W.unflatten(0, (2, -1))),
+        (4, tensors[4].float()),
     ):
-        wrong = [*call[:place], bad, *call[place + 1 :]]
         with pytest.raises(rnnc.TensorError, match="write:"):
-            rnn_op(*wrong, *options)
-    results = rnn_op(*call, *options)
-    kept = [results[0], *results[3:]]
-    needs = [True] * (1 + len(call[1]) + len(call[2]))
-    good = [results[0], [None, None], *call[:4], kept, needs]
+            call_op([*tensors[:place], bad, *tensors[place + 1 :]], text)
+    for wrong in (tensors[1:], [*tensors, torch.ones(1, 4, 3, 6, dtype=torch.bool)]):
+        with pytest.raises(rnnc.TensorError, match="write:"):
+            call_op(wrong, text)
+    out = call_op(tensors, text)
+    results, needs = [out[0], *out[3:]], [True] * len(tensors)
+    good = [[out[0], None, None], tensors, results, needs, text]
     for place, bad in (
-        (0, results[0][:1]),
-        (1, [results[1].float(), None]),
-        (5, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
-        (6, [*kept[:-1], kept[-1][:1]]),
+        (0, [out[0][:1], None, None]),
+        (0, [out[0], out[1].float(), None]),
+        (0, [out[0]]),
+        (1, tensors[1:]),
+        (2, [*results[:-1], results[-1][:1]]),
+        (2, results[:-3]),
+        (2, []),
     ):
-        wrong = [*good[:place], bad, *good[place + 1 :]]
-        with pytest.raises(rnnc.TensorError, match="write:"):
-            rnn_backward_op(*wrong, *options)
+        with pytest.raises((rnnc.TensorError, IndexError), match=r"write:|range"):
+            call_backward_op(*good[:place], bad, *good[place + 1 :])
 
 
 def results(run, module, x):
@@ -203,7 +225,8 @@ def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
         return precision == "tf32"
 
     def backend(graph, example):
-        seen.extend(n.args[-4] for n in graph.graph.nodes if n.target is rnn_op)
+        calls = [node for node in graph.graph.nodes if node.target is call_op]
+        seen.extend(read_call(node.args[1]).settings.choice.precision for node in calls)
         return graph.forward
 
     monkeypatch.setattr(rnnc.runtime.cpu.target.CpuTarget, "rounds", rounds)
@@ -228,7 +251,7 @@ def test_checkpoints(reentrant, save):
     calls = []
 
     def policy(context, op, *args, **kwargs):
-        if op is rnn_op:
+        if op is call_op:
             calls.append(context.is_recompute)
         return torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
 
@@ -273,8 +296,9 @@ def test_export_and_its_file(tmp_path):
     x = torch.randn(5, 3, 4)
     sizes = {0: torch.export.Dim("steps"), 1: torch.export.Dim("batch")}
     program = torch.export.export(rnn, (x,), dynamic_shapes=(sizes,))
-    (node,) = [n for n in program.graph.nodes if n.target is rnn_op]
-    assert node.args[-4] is None  # the flag of precision is read where the program runs
+    (node,) = [n for n in program.graph.nodes if n.target is call_op]
+    # The flag of precision is read where the program runs.
+    assert read_call(node.args[1]).settings.choice.precision is None
     torch.export.save(program, tmp_path / "rnn.pt2")
     loaded = torch.export.load(tmp_path / "rnn.pt2").module()
     for shape in ((5, 3, 4), (7, 2, 4)):

@@ -6,8 +6,9 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda import target
-from rnnc.runtime.grad.traced import known, operators
+from rnnc.runtime.grad.operators import call as operators
 from rnnc.runtime.program import replays
+from rnnc.runtime.program.seen import Seen
 from rnnc.runtime.targets.registry import TARGETS
 
 
@@ -15,7 +16,7 @@ from rnnc.runtime.targets.registry import TARGETS
 def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkeypatch, options):
     monkeypatch.setattr(target, "is_here", lambda _: True)
     monkeypatch.setitem(TARGETS, "cpu", TARGETS["simulated"])
-    monkeypatch.setattr(known, "_known", known._Known())
+    monkeypatch.setattr(operators, "_calls", Seen())
     torch._dynamo.reset()
     rnn = rnnc.RNN(rnnc.cells.lstm, 32, 64, layers="sequential", **options)
     compiled = torch.compile(rnn, backend="inductor")

@@ -1,0 +1,136 @@
+"""Calls of all layers as text, for the operators of torch: graphs and exported files hold it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import index
+from typing import Any, NamedTuple
+
+import torch
+
+from ...codegen.shape import Precision
+from ..store.digest import runtime_digest
+from .call import Choice, Order, cell_of
+from .forms import OWN, TORCH, TORCH_GRU, Form
+from .marks import constant_in_graphs
+from .ragged import RaggedKind
+from .rows_form import rows_form
+from .settings import Asked, Settings, stack_of
+from .stack import Stack
+
+_FORMS = {form.name: form for form in (OWN, TORCH, TORCH_GRU)}
+
+
+def constants_of(settings: Settings) -> tuple[Any, ...]:
+    """Return settings but the backend as plain values, which `torch.compile` hands on."""
+    cell, layers, both, heads, dim, dropout, _, choice, order, form = settings
+    # A graph of any sizes has symbols here, which these methods make numbers.
+    sizes = index(layers), both, index(heads), index(dim), float(dropout).hex()
+    return cell.text, *sizes, choice.of_scan, order, form.name
+
+
+@lru_cache(maxsize=512)
+def settings_of_constants(
+    cell: str,
+    layers: int,
+    both: bool,
+    heads: int,
+    dim: int,
+    dropout: str,
+    choice: tuple[Any, ...],
+    order: Order,
+    form: str,
+) -> Settings:
+    """Return the settings that `constants_of` got."""
+    own: Form = rows_form(heads, dim) if form == "rows" else _FORMS[form]
+    sizes = layers, both, heads, dim, float.fromhex(dropout)
+    return Settings(cell_of(cell), *sizes, "auto", Choice(*choice), order, own)
+
+
+class CallText(NamedTuple):
+    """Call of all layers besides its tensors and its target, as text says it.
+
+    Attributes:
+        dropout: 0 outside of training.
+        keep: whether a backward may follow.
+        present: which of the flat weights there are; the operators take no others.
+    """
+
+    settings: Settings
+    dropout: float
+    keep: bool
+    asked: Asked
+    present: tuple[bool, ...]
+
+    def stack(self, target: str, tf32: bool) -> Stack:
+        """Return the call on a target; `tf32` is as in `stack_of`."""
+        return stack_of(self.settings, target, self.keep, self.dropout, tf32, self.asked)
+
+    def spread(self, tensors: Sequence[Any], missing: Any) -> list[Any]:
+        """Return a value for each of `Tensors.flat`: those of an operator, `missing` for others."""
+        last = len(tensors) - self.asked.drawn
+        first = last - sum(self.present)
+        found = iter(tensors[first:last])
+        weights = [next(found) if there else missing for there in self.present]
+        return [*tensors[:first], *weights, *tensors[last:]]
+
+    def with_precision(self, tf32: bool) -> CallText:
+        """Return the same call where it is decided if products round to TF32."""
+        precision: Precision = "tf32" if tf32 else "ieee"
+        choice = self.settings.choice._replace(precision=precision)
+        return self._replace(settings=self.settings._replace(choice=choice))
+
+
+@lru_cache(maxsize=512)
+def write_call(call: CallText) -> str:
+    """Return a call as JSON; `read_call` is the inverse."""
+    settings = call.settings
+    found = {
+        "cell": json.loads(settings.cell.text),
+        **{name: getattr(settings, name) for name in ("layers", "both", "heads", "dim", "order")},
+        "dropout": call.dropout,
+        "form": settings.form.name,
+        "choice": dict(zip(Choice._fields, settings.choice.of_scan, strict=False)),
+        "keep": call.keep,
+        "present": call.present,
+        **call.asked._asdict(),
+    }
+    return json.dumps(found, separators=(",", ":"))
+
+
+@constant_in_graphs
+def text_in_graph(text: str) -> str:
+    """Return a call's text in a graph of `torch.compile`, with what tells versions apart.
+
+    Inductor keeps compiled graphs on disk, with the sizes of what an operator saves, and finds them
+    by the graph's constants. It is one line: torch 2.11 writes it into a comment.
+    """
+    return text if torch.compiler.is_exporting() else f"{text}\t{runtime_digest()}"
+
+
+@lru_cache(maxsize=1024)
+def read_call(text: str) -> CallText:
+    """Return the call of an operator's text argument, whose JSON ends before the first tab."""
+    found: dict[str, Any] = json.loads(text.partition("\t")[0])
+    cell, choice = json.dumps(found["cell"], sort_keys=True), Choice(**found["choice"])
+    sizes = (found[name] for name in ("layers", "both", "heads", "dim"))
+    more = float(found["dropout"]).hex(), choice.of_scan, found["order"], found["form"]
+    settings = settings_of_constants(cell, *sizes, *more)
+    given = {name: found[name] for name in Asked._fields if name in found}
+    if given.get("ragged") is not None:
+        given["ragged"] = RaggedKind(*given["ragged"])
+    return CallText(
+        settings, settings.dropout, found["keep"], Asked(**given), tuple(found["present"])
+    )
+
+
+def text_of_stack(stack: Stack, present: tuple[bool, ...]) -> str:
+    """Return the text of a call that rounds factors to TF32, or not, whatever torch's flags say."""
+    call = stack.calls[0]
+    own = call.cell, stack.layers, len(stack.calls) == 2, stack.heads, stack.dim, stack.dropout
+    settings = Settings(*own, "auto", call.choice, stack.order, stack.form)
+    asked = Asked(*(getattr(stack, name) for name in Asked._fields))
+    found = CallText(settings, stack.dropout, call.for_backward, asked, present)
+    return write_call(found.with_precision(stack.tf32))

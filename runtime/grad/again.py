@@ -1,0 +1,109 @@
+"""Gradients of a call by operations that a tracer, a mode or autograd itself sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..call.forms import TorchForm
+from ..call.stack import Stack, Tensors
+from ..call.text import text_of_stack
+from .compute import Kept, sequences_of
+from .operators.call import call_backward_op, call_op
+from .operators.results import beside_results
+from .torch_layers import torch_layers
+
+
+def differentiate_again(
+    stack: Stack,
+    flat: Sequence[Any],
+    kept: Kept,
+    needs: Sequence[bool],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Return the gradient of each of a call's flat tensors.
+
+    `gradients` are of the results; None for zero. Calls of torch's own modules are computed again
+    by torch's layers, which have a second derivative.
+    """
+    packed = stack.ragged is not None and stack.ragged.packed
+    by_torch = isinstance(stack.form, TorchForm) and (stack.ragged is None or packed)
+    if not by_torch and not stack.single:
+        return _by_operator(stack, flat, kept, needs, gradients)
+    inputs = _apart(flat)
+    with torch.enable_grad():
+        if by_torch:
+            results = torch_layers(stack, stack.named(inputs), kept.masks)
+        else:
+            results = _step(stack, inputs)
+    return _differentiate(results, inputs, needs, gradients)
+
+
+def _by_operator(
+    stack: Stack,
+    flat: Sequence[Any],
+    kept: Kept,
+    needs: Sequence[bool],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Return the gradients by the operator of a backward."""
+    if kept.masks:
+        stack, flat = stack._replace(drawn=True), (*flat, torch.stack(list(kept.masks)))
+        needs = (*needs, False)
+    call = stack.named(flat)
+    results = [*sequences_of(stack, call, kept), *beside_results(stack, kept.runs)]
+    # x may be missing: a backward need not read it, and gives its gradient.
+    there = [not place or tensor is not None for place, tensor in enumerate(flat)]
+    wanted = [need for need, own in zip(needs, there, strict=True) if own]
+    tensors = [tensor for tensor in flat if tensor is not None]
+    text = text_of_stack(stack, _present(call))
+    found = iter(call_backward_op(list(gradients), tensors, results, wanted, text))
+    every = [next(found) if need and own else None for need, own in zip(needs, there, strict=True)]
+    return every[: len(every) - bool(kept.masks)]
+
+
+def _step(stack: Stack, inputs: Sequence[Any]) -> list[Tensor]:
+    """Run a single step as a sequence of one, by the operator."""
+    x, *rest = inputs
+    sequence = stack._replace(single=False)
+    tensors = [x if x.ndim == 3 else x.unsqueeze(0), *[t for t in rest if t is not None]]
+    y, *others = call_op(tensors, text_of_stack(sequence, _present(stack.named(inputs))))
+    return [y if x.ndim == 3 else y[0], *others[: stack.results - 1]]
+
+
+def _present(call: Tensors) -> tuple[bool, ...]:
+    return tuple([weight is not None for weight in call.weights])
+
+
+def _apart(inputs: Sequence[Any]) -> list[Any]:
+    """Give each input of a call a node of its own in the graph.
+
+    One may depend on another: states of an earlier call depend on the same weights. The gradient of
+    weights is that of this call alone, since autograd adds the rest itself.
+    """
+    with torch.enable_grad():
+        return [t.view_as(t) if t is not None and t.requires_grad else t for t in inputs]
+
+
+def _differentiate(
+    results: Sequence[Tensor],
+    inputs: Sequence[Any],
+    needs: Sequence[bool],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Return the gradients of inputs that `_apart` gave, by autograd."""
+    pairs = [(o, g) for o, g in zip(results, gradients, strict=True) if g is not None]
+    wanted = [t for t, need in zip(inputs, needs, strict=True) if need and t is not None]
+    found = iter(
+        torch.autograd.grad(
+            [o for o, _ in pairs],
+            wanted,
+            [g for _, g in pairs],
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+    )
+    return [next(found) if need else None for need in needs]

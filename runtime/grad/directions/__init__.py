@@ -1,1 +1,0 @@
-"""Directions of a layer, which run as one call or one after the other."""

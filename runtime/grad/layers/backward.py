@@ -1,0 +1,87 @@
+"""Backward of all layers of a module: kernels, and the gradients of the input products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ...call.stack import Stack
+from ...targets.stack import packed_weights, states_for, target_for
+from .forward import stacked
+from .joint import (
+    joint_ragged,
+    joint_stack,
+    joint_states,
+    joint_weights,
+    split_gradients,
+    split_resets,
+)
+from .rows import layer_rows
+from .sweep import Left, Sweep
+
+
+def backward_layers(
+    stack: Stack,
+    saved: Left,
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    donated: bool,
+) -> list[Tensor | None]:
+    """Return the gradient of each of the call's tensors, in their order, with weights by layer.
+
+    Those not in `needs` may be None. `gradients` are of the results of the call, or None for zero.
+    If `donated`, nobody reads what the kernels saved again: it may be overwritten.
+    """
+    target, run, own, wanted = target_for(stack), stack, saved, needs
+    d_sequences, d_lasts = gradients[: stack.sequences], gradients[stack.sequences :]
+    if stack.joint:
+        run, own, d_lasts, wanted = _joint(stack, saved, d_lasts, needs)
+    elif stack.by_head:
+        own = saved._replace(weights=packed_weights(target, saved.weights))
+    firsts = list(states_for(run, saved.results[-1][0], saved.sizes[1], own.call.states))
+    rows = layer_rows(run, saved.sizes, saved.ragged, 0 if saved.x is None else len(saved.x))
+    sweep = Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
+    if run.at_once and target.at_once and sweep.all_layers(d_sequences[0]):
+        d_x = sweep.d_x
+    else:
+        for layer in range(run.layers - 1, -1, -1):
+            d_x = sweep.layer(layer, d_sequences)
+            d_sequences = (d_x,)
+    d_states: list[Tensor | None] = []
+    if stack.takes_wx:
+        d_states += sweep.d_firsts[0] if stack.given else ()
+    elif stack.given:
+        with target.moves() as moves:
+            each = zip(*sweep.d_firsts, strict=True)
+            d_states += [stacked(stack, d_firsts, moves) for d_firsts in each]
+    split = split_gradients if stack.joint else list
+    d_ragged = sweep.d_ragged()
+    d_states += map(split_resets, d_ragged) if stack.joint else d_ragged
+    d_states += sweep.d_unweighted
+    return [d_x, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
+
+
+def _joint(
+    stack: Stack,
+    saved: Left,
+    d_lasts: Sequence[Tensor | None],
+    needs: Sequence[bool],
+) -> tuple[Stack, Left, Sequence[Tensor | None], Sequence[bool]]:
+    """Return what the backward reads where both directions of a layer were one call.
+
+    It is the call of all heads, what it left, the gradients of its last states, and which gradients
+    of its inputs are wanted.
+    """
+    both, call = joint_stack(stack), saved.call
+    with target_for(stack).moves() as moves:
+        states, weights = joint_states(call.states, moves), joint_weights(saved.weights, moves)
+        d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
+        ragged = joint_ragged(call.ragged, moves)
+    own = saved._replace(call=call._replace(states=states, ragged=ragged), weights=weights)
+    first, count = saved.others, len(saved.weights[0].flat())
+    wanted = list(needs[:first])
+    for place in range(first, len(needs), 2 * count):
+        two = needs[place : place + count], needs[place + count : place + 2 * count]
+        wanted += [one or other for one, other in zip(*two, strict=True)]
+    return both, own, d_lasts, wanted

@@ -1,0 +1,150 @@
+"""Calls of all layers as one node of autograd: any rows, inputs, states and directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter, is_
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..call.forms import TorchForm
+from ..call.plain import all_plain, is_watched
+from ..call.stack import Stack
+from ..call.tensors import States
+from ..errors import BackwardError
+from ..process.turns import short_turns_of_backward
+from ..program.replays import replayed
+from ..program.seen import Entry
+from .again import differentiate_again
+from .check_saved import as_left, plain_gradients
+from .compute import forward_of, gradients_of, kept_from, read_by_backward
+from .spans import profiled, without_autocast
+from .transforms import check_gradients, check_has_operators
+
+
+class Node(torch.autograd.Function):
+    """Node of a call, with the gradients of its input, states and weights."""
+
+    @staticmethod
+    def forward(ctx: Any, entry: Entry, *flat: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the states of the last layer at all steps, and all states after the last one.
+
+        `flat` is as in `Tensors.flat`.
+        """
+        stack = entry.call
+        with profiled("rnnc::step" if stack.single else "rnnc::scan"):
+            run = partial(_forward, stack, flat)
+            found = replayed(entry.replays, "forward", flat, run, alike=True)
+        count = stack.results
+        results, saved = found[:count], (*read_by_backward(stack, flat), *found[count:])
+        ctx.entry, ctx.spent = entry, False
+        ctx.inputs, ctx.device = len(flat), results[0].device
+        ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*saved)
+        if not stack.single:
+            # A view of a tensor that was made here could not be changed in place.
+            return tuple([result.detach() for result in results])
+        # A caller may change new states in place, as those of torch's modules: see `_new_states`.
+        # None where hooks say what a graph keeps, as those of `torch.utils.checkpoint` do.
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        ctx.new = None if hooks else [(state.detach(), state._version) for state in results[1:]]
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        """Return the gradient of each input that needs one."""
+        if ctx.spent:
+            raise _spent_error()
+        entry: Entry = ctx.entry
+        stack, saved, needs = entry.call, ctx.saved_tensors, ctx.needs_input_grad[1:]
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
+            check_has_operators(stack.calls[0].target)
+            if not isinstance(stack.form, TorchForm):  # torch's operations take a batch
+                check_gradients(gradients)
+            flat, kept = saved[: ctx.inputs], kept_from(stack, saved[ctx.inputs :])
+            return None, *differentiate_again(stack, flat, kept, needs, gradients)
+        short_turns_of_backward(ctx.device)
+        # Unless the caller retains the graph, no other backward reads what the kernels saved.
+        retained = stack.single or torch._C._autograd._get_current_graph_task_keep_graph()
+        new = _new_states(ctx, saved) if stack.single else ()
+        run = partial(_backward, ctx, saved, new, gradients, needs, retained)
+        key = needs, retained, tuple([d is None for d in gradients])
+        name = "rnnc::step_backward" if stack.single else "rnnc::scan_backward"
+        tensors = [tensor for tensor in (*saved, *new, *gradients) if tensor is not None]
+        before = None if retained else list(map(_version, tensors))
+        with profiled(name), without_autocast(ctx.device.type):
+            try:
+                found = replayed(entry.replays, key, tensors, run)
+            except BaseException:
+                ctx.spent = before is not None and before != list(map(_version, tensors))
+                raise
+        return None, *found
+
+
+# Without the search of `torch.autograd.Function.apply` for transforms of torch.func: a call under
+# one does not come here.
+run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Node).apply
+_version = attrgetter("_version")
+
+
+def _forward(stack: Stack, flat: Sequence[Tensor | None]) -> list[Any]:
+    """Return the results of a call, and what its backward reads besides its inputs."""
+    results, kept = forward_of(stack, stack.named(flat))
+    return [*results, *kept.flat()]
+
+
+def _backward(
+    ctx: Any,
+    saved: Sequence[Any],
+    new: States,
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    retained: bool,
+) -> list[Tensor | None]:
+    """Return the gradient of each input, by kernels."""
+    stack: Stack = ctx.entry.call
+    if not all_plain(gradients):
+        check_gradients(gradients)
+        gradients = plain_gradients(gradients)
+    saved = _as_left(ctx, saved)
+    call, kept = stack.named(saved[: ctx.inputs]), kept_from(stack, saved[ctx.inputs :])
+    return gradients_of(stack, call, kept, new, gradients, needs, retained)
+
+
+def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
+    """Return the new states of a single step as the forward computed them.
+
+    They are computed again where the caller has changed them since, under hooks on saved tensors,
+    and in a second backward: a node keeps none after its first one.
+    """
+    kept, ctx.new = ctx.new, None
+    if kept is not None and all(state._version == version for state, version in kept):
+        return tuple([state for state, _ in kept])
+    stack: Stack = ctx.entry.call
+    results, _ = forward_of(stack, stack.named(_as_left(ctx, saved)[: ctx.inputs]))
+    return tuple(results[1:])
+
+
+def _as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
+    """Return the saved tensors of a node by `as_left`, or as they are if such came before."""
+    entry: Entry = ctx.entry
+    if entry.saved_alike(saved):
+        return saved
+    found = as_left(saved, ctx.kinds, ctx.device)
+    if all(map(is_, found, saved)):
+        entry.remember_saved(saved)
+    return found
+
+
+def _spent_error() -> BackwardError:
+    """Return the error of a backward over saved values that a failed backward overwrote."""
+    return BackwardError(
+        "a second backward after one that failed",
+        "saved gates that the failed backward overwrote with gradients",
+        "a new forward after a backward that failed",
+        "the forward again, or backward(retain_graph=True) if it may fail",
+    )

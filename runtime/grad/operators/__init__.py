@@ -1,0 +1,1 @@
+"""Calls as operators of torch, for compilers, modes and tracers."""

@@ -1,0 +1,296 @@
+"""Calls of all layers as two operators of torch, forward and backward, for compilers and modes.
+
+A call travels as text, so that a graph that holds the operator is complete in itself. The operators
+are defined by `torch.library.Library`: `custom_op` looks at the memory of all arguments and results
+in each call, which takes longer than the launches of a small network. That no result shares memory
+with another tensor is held by tests instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+from torch._library.autograd import Info, make_autograd_impl
+
+from ...call.marks import outside_of_graphs
+from ...call.plain import is_watched, treats_itself
+from ...call.stack import Stack
+from ...call.text import CallText, read_call, write_call
+from ...errors import BackwardError, SecondOrderError
+from ...program.replays import Replays, replayed
+from ...program.seen import Entry, Seen
+from ...targets.registry import target_of
+from ...targets.stack import target_for
+from ..check_saved import as_left
+from ..compute import Kept, forgets_wx, forward_of, gradients_of
+from ..layers.rows import sizes_of
+from ..spans import profiled, without_autocast
+from ..transforms import OPERATOR_TARGETS, check_gradients
+from .check import check_forward, check_gradients_of_results, check_results
+from .results import beside_results, runs_of
+
+# Any: torch's library has no types for what is called here.
+_LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_LIBRARY.define("call(Tensor[] tensors, str call) -> Tensor[]", tags=_TAGS)
+_LIBRARY.define(
+    "call_backward(Tensor?[] gradients, Tensor[] tensors, Tensor[] results, bool[] needs, str call)"
+    " -> Tensor[]",
+    tags=_TAGS,
+)
+# Where nothing but the kernels of a device is left for the dispatcher to find.
+_KERNELS_ALONE = frozenset(
+    _C.DispatchKeySet(getattr(_C.DispatchKey, device.upper())).raw_repr()
+    for device in OPERATOR_TARGETS
+)
+_calls: Seen = Seen(512)
+
+
+def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
+    """Return the results of a call and, where a backward may follow, what it reads besides.
+
+    `tensors` are those of `Tensors.flat` that there are.
+    """
+    call = read_call(text)
+    stack = _stack(call, tensors[0])
+    key = stack, call.present, tensors[0].shape, tensors[0].device
+    entry = _find(key, tensors)
+    if entry is None:
+        tensors = [tensor.resolve_neg() for tensor in tensors]
+        check_forward(stack, call, tensors)
+        entry = _remember(key, tensors, stack)
+    run = partial(_forward, stack, call, tensors)
+    with profiled("rnnc::scan"), without_autocast(tensors[0].device.type):
+        return replayed(_replays(entry), "forward", tensors, run, alike=True)
+
+
+def _forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
+    results, kept = forward_of(stack, stack.named(call.spread(tensors, None)))
+    first = stack.sequences
+    found = [*results[:first], *[state.contiguous() for state in results[first:]]]
+    return [*found, *beside_results(stack, kept.runs)] if call.keep else found
+
+
+def _call_backward(
+    gradients: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    results: Sequence[Tensor],
+    needs: Sequence[bool],
+    text: str,
+) -> list[Tensor]:
+    """Return the gradients of those flat tensors that `needs` says.
+
+    `tensors` are as in `_call`, without a wx that the backward does not read, and `results` are
+    those of `_call` without the last states.
+    """
+    call = read_call(text)
+    # Autograd gives results back as those of a node or not.
+    results = [result.detach() for result in results]
+    stack = _stack(call, results[0])
+    given = [gradient for gradient in gradients if gradient is not None]
+    missing = tuple([gradient is None for gradient in gradients])
+    read = [*tensors, *results, *given]
+    key = stack, call.present, results[0].shape, results[0].device, missing, tuple(needs)
+    entry = _find(key, read)
+    if entry is None:
+        check_results(stack, call, tensors, results)
+        plain = check_gradients_of_results(stack, results, gradients)
+        same = all(new is old for new, old in zip(plain, gradients, strict=True))
+        gradients = plain
+        entry = _remember(key, read, stack) if same else None
+    run = partial(_backward, stack, call, gradients, tensors, results, needs)
+    with profiled("rnnc::scan_backward"), without_autocast(results[0].device.type):
+        return replayed(_replays(entry), "backward", read, run, alike=True)
+
+
+def _backward(
+    stack: Stack,
+    call: CallText,
+    gradients: Sequence[Tensor | None],
+    tensors: Sequence[Any],
+    results: Sequence[Tensor],
+    needs: Sequence[bool],
+) -> list[Tensor]:
+    tensors = (None, *tensors) if forgets_wx(stack) else tensors
+    named, runs = stack.named(call.spread(tensors, None)), runs_of(stack, results)
+    made = None
+    if named.ragged is not None:
+        steps, batch = runs[-1][0].shape[:2]
+        sizes, device = (batch, steps), results[0].device
+        made = target_for(stack).made_masks(named.ragged, sizes, device, stack.reverses)
+    wanted = call.spread(needs, False)
+    own = stack, named, Kept((), runs, made), (), gradients, wanted
+    found = gradients_of(*own, retained=True)
+    return _by_themselves([d for d, need in zip(found, wanted, strict=True) if need])
+
+
+def _stack(call: CallText, like: Tensor) -> Stack:
+    """Return a call on the device of a tensor, at the precision that torch's flags now say."""
+    tf32 = target_of(like.device).rounds(like.dtype, call.settings.choice.precision)
+    return call.stack(like.device.type, tf32)
+
+
+def _replays(entry: Entry | None) -> Replays | None:
+    return None if entry is None else entry.replays
+
+
+def _find(key: Hashable, tensors: Sequence[Tensor]) -> Entry | None:
+    """Return the entry of a call that came before with tensors like these."""
+    found = _calls.find(key)
+    return found if found is not None and found.alike(tensors) else None
+
+
+def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry | None:
+    """Return an entry for a call that passed all checks and comes again; else None.
+
+    A graph makes the same calls each time. Sequences may have another length.
+    """
+    if not _calls.again(key):
+        return None
+    return _calls.remember(key, tensors, stack, target_for(stack).replays())
+
+
+def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    """Return the gradients, contiguous, none of which shares memory with another."""
+    found, seen = [], set()
+    for gradient in gradients:
+        assert gradient is not None
+        own = gradient.contiguous()
+        memory = own.untyped_storage().data_ptr()
+        shared = memory in seen or own.storage_offset()
+        found.append(own.clone() if shared else own)
+        seen.add(memory)
+    return found
+
+
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    """Save what the backward of `rnnc::call` needs."""
+    tensors, text = inputs
+    call = read_call(text)
+    if not call.keep:
+        raise BackwardError(
+            "a backward through rnnc::call",
+            "the call says that none follows, and its tensors need gradients",
+            "a call of which a backward may follow",
+            "rnnc.scan or rnnc.RNN, which know; or torch.no_grad() around the call",
+        )
+    stack = _stack(call, tensors[0])
+    if not torch.compiler.is_compiling():  # torch's flags may change before the backward
+        text = write_call(call.with_precision(stack.tf32))
+    ctx.device = tensors[0].device
+    ctx.text, ctx.counts = text, (stack.results, stack.sequences)
+    kept = [*output[: stack.sequences], *output[stack.results :]]
+    ctx.mark_non_differentiable(*kept[stack.sequences :])
+    ctx.set_materialize_grads(False)
+    saved = [*tensors[forgets_wx(stack) :], *kept]
+    # A tracer, or the type of a tensor that treats operators itself, answers for its own tensors.
+    own = is_watched() or any(treats_itself(tensor) for tensor in saved)
+    ctx.kinds = None if own else [(tensor.shape, tensor.dtype) for tensor in saved]
+    ctx.save_for_backward(*saved)
+
+
+def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    """Return a gradient for each argument of `rnnc::call`."""
+    if not torch.compiler.is_compiling():
+        check_gradients(gradients)
+    results, sequences = ctx.counts
+    saved, needs = ctx.saved_tensors, ctx.needs_input_grad[0]
+    if ctx.kinds is not None and not (torch.compiler.is_compiling() or is_watched()):
+        saved = as_left(saved, ctx.kinds, ctx.device)
+    first = len(saved) - (len(gradients) - results + sequences)
+    found = iter(
+        torch.ops.rnnc.call_backward(
+            list(gradients[:results]), list(saved[:first]), list(saved[first:]), needs, ctx.text
+        )
+    )
+    return [next(found) if need else None for need in needs], None
+
+
+def _refuse_second(*_: Any) -> Any:
+    raise SecondOrderError(
+        "gradient of a gradient",
+        "a backward through rnnc::call_backward",
+        "a first derivative: the kernels compute no others",
+        'backend="reference", which autograd can differentiate to any order',
+    )
+
+
+def _register(
+    op: Any,
+    kernel: Callable[..., list[Tensor]],
+    backward: Callable[..., Any],
+    set_up: Callable[..., None] | None = None,
+) -> None:
+    """Register the kernel of an operator, and its gradient as `torch.library.register_autograd`.
+
+    A compiled graph computes gradients by operators of its own, so autograd has nothing to record
+    there. Then the `kernel` is called without another round through the dispatcher, which converts
+    all arguments twice. `set_up` saves what `backward` needs.
+    """
+    for device in OPERATOR_TARGETS:
+        _LIBRARY.impl(op, outside_of_graphs(kernel), device.upper())
+    recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, set_up))
+
+    @outside_of_graphs
+    def run(keys: Any, *arguments: Any) -> Any:
+        below = (keys & _C._after_autograd_keyset).raw_repr()
+        if _C.is_grad_enabled() or below not in _KERNELS_ALONE:
+            return recorded(keys, *arguments)
+        with _C._AutoDispatchBelowAutograd():
+            return kernel(*arguments)
+
+    _LIBRARY.impl(op, run, "Autograd", with_keyset=True)
+
+
+call_op, call_backward_op = torch.ops.rnnc.call.default, torch.ops.rnnc.call_backward.default
+_register(call_op, _call, _differentiate, _set_up)
+_register(call_backward_op, _call_backward, _refuse_second)
+
+
+@torch.library.register_fake("rnnc::call", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
+    call, x = read_call(text), tensors[0]
+    stack, target = call.stack("cpu", False), target_of(x.device)
+    new, hidden = x.new_empty, stack.heads * stack.dim
+    rows = stack.states + (stack.ragged.tensors if stack.ragged else 0)
+    ragged = stack.ragged.named(tensors[1 + stack.states : 1 + rows]) if stack.ragged else None
+    steps, batch = sizes_of(stack, x, ragged)
+    count, plane = len(stack.initial_values), (stack.heads, stack.dim)
+    over_time = (steps, batch, *plane) if stack.takes_wx else (*x.shape[:-1], stack.features)
+    last = (batch, *plane) if stack.takes_wx else (stack.parts, batch, hidden)
+    found = [new(over_time) for _ in range(stack.sequences)] + [new(last) for _ in range(count)]
+    if not call.keep:
+        return found
+    sizes = steps, batch, stack.heads * stack.parts // stack.runs, stack.dim
+    cell, save = call.settings.cell, call.settings.choice.save
+    saved, runs = target.saved_shape(cell, sizes, True, save), []
+    for number in range(stack.runs):
+        own = stack.calls_of(number * stack.layers // stack.runs)[0].stored
+        states = [new(steps if wanted else 0, *sizes[1:]) for wanted in own]
+        runs.append((*states, new(saved)))
+    return [*found, *beside_results(stack, runs)]
+
+
+@torch.library.register_fake("rnnc::call_backward", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _(
+    gradients: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    results: Sequence[Tensor],
+    needs: Sequence[bool],
+    text: str,
+) -> list[Tensor]:
+    call = read_call(text)
+    given: list[Any] = list(tensors)
+    if len(given) < len(needs):
+        steps, batch, *plane = results[0].shape
+        inputs = len(call.settings.cell.input_gates)
+        given.insert(0, results[0].new_empty(batch, steps, *plane, inputs))
+    found = []
+    for tensor, need in zip(given, needs, strict=True):
+        if need:
+            found.append(tensor.new_empty(tensor.shape))
+    return found

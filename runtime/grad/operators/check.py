@@ -1,0 +1,202 @@
+"""Checks of the tensors of the operators, whose kernels read them by their address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...call.layers import LayerWeights
+from ...call.rows_form import RowsForm
+from ...call.stack import Stack, Tensors
+from ...call.tensors import Saved, ScanInputs
+from ...call.text import CallText
+from ...check.module import check_states
+from ...check.scan import check_operator
+from ...check.tensor import check_like, check_memory, shape_error
+from ...errors import TensorError
+from ...targets.moves import TORCH_MOVES
+from ...targets.refusals import check_takes_inputs, check_takes_masks
+from ...targets.stack import states_for, target_for
+from ..check_saved import Sizes, check_as_left, check_saved, plain_gradients
+from ..compute import forgets_wx
+from ..layers.joint import joint_stack, joint_states, joint_weights
+from ..layers.rows import sizes_of
+from .results import runs_of
+
+
+def check_forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> None:
+    """Check the tensors of a forward.
+
+    Raises:
+        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
+    """
+    _check_count(stack, call, tensors)
+    named = stack.named(call.spread(tensors, None))
+    x, axes = named.x, 5 if stack.takes_wx else 2 if _packed(stack) else 3
+    if x.ndim != axes:
+        wanted = ("(total, input)", "(T, B, input)", "", "(B, T, N, D, Gx)")[axes - 2]
+        raise shape_error("x", x, wanted, "x of that shape")
+    check_memory("x", x)
+    _check_rows(stack, named)
+    _check_weights(stack, named)
+    steps, batch = sizes_of(stack, x, named.ragged)
+    dropped, count = (steps, batch, stack.features), stack.layers - 1 if stack.dropout else 0
+    if stack.drawn != bool(count):
+        raise TensorError("masks", f"drawn: {stack.drawn}", f"{count}", "a mask for each dropout")
+    if named.drawn is not None:
+        check_as_left("masks", named.drawn, (count, *dropped), torch.bool, x.device)
+
+
+def check_results(
+    stack: Stack, call: CallText, tensors: Sequence[Any], results: Sequence[Tensor]
+) -> None:
+    """Check the tensors of a backward: those of the call, and the results of its forward.
+
+    The errors are those of `check_forward`.
+    """
+    if not results:
+        raise TensorError("results", "none", "those of rnnc::call", "what rnnc::call gave")
+    if forgets_wx(stack):
+        steps, batch, *plane = results[0].shape
+        cell = call.settings.cell
+        wx = results[0].new_empty(()).expand(batch, steps, *plane, len(cell.input_gates))
+        tensors = (wx, *tensors)
+    check_forward(stack, call, tensors)
+    named = stack.named(call.spread(tensors, None))
+    weights = stack.form.weights(named.weights, stack.parts)
+    states, run = named.states, stack
+    if stack.joint:
+        run = joint_stack(stack)
+        weights, states = joint_weights(weights, TORCH_MOVES), joint_states(states, TORCH_MOVES)
+    steps, batch = sizes_of(stack, named.x, named.ragged)
+    firsts = list(states_for(run, named.x, batch, states))
+    sizes = Sizes(steps, batch, run.heads, run.dim, named.x.dtype, named.x.device)
+    runs = runs_of(stack, results)
+    if len(runs) != run.parts:
+        found, wanted = f"{len(runs)} runs", f"{run.parts}"
+        raise TensorError("results", found, wanted, "what rnnc::call gave")
+    for own, first, (*sequences, kept) in zip(weights, firsts, runs, strict=True):
+        inputs = _inputs(run, sizes, named.x, first, own, named.unweighted)
+        given = own.R, own.b, first, own.R_diag, own.params, sequences, kept
+        read = Saved(inputs.wx, *given, unweighted=named.unweighted)
+        choice = run.calls[0].choice
+        check_saved(target_for(run), run.calls[0].cell, choice.save, sizes, read)
+
+
+def check_gradients_of_results(
+    stack: Stack, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return the gradients of the results of a call, as kernels can read them.
+
+    `results` are as in `check_results`.
+    """
+    # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
+    plain, first = plain_gradients(gradients), results[0]
+    batch = runs_of(stack, results)[-1][0].shape[1]
+    last: tuple[int, ...] = (stack.parts, batch, stack.heads * stack.dim)
+    if stack.takes_wx:
+        last = (batch, stack.heads, stack.dim)
+    shapes = [tuple(result.shape) for result in results[: stack.sequences]]
+    shapes += [last] * (stack.results - stack.sequences)
+    if len(gradients) != len(shapes):
+        found, wanted = f"{len(gradients)} of them", f"{len(shapes)}, one for each result"
+        raise TensorError("gradients", found, wanted, "None for a gradient that is zero")
+    for i, (gradient, shape) in enumerate(zip(plain, shapes, strict=True)):
+        if gradient is not None:
+            check_as_left(f"gradient {i}", gradient, shape, first.dtype, first.device)
+    return plain
+
+
+def _packed(stack: Stack) -> bool:
+    return stack.ragged is not None and stack.ragged.packed
+
+
+def _check_count(stack: Stack, call: CallText, tensors: Sequence[Any]) -> None:
+    """Refuse another number of tensors than the call has, or of weights than the cell has."""
+    rows = stack.ragged.tensors if stack.ragged else 0
+    others = 1 + stack.states + rows + stack.inputs + stack.drawn
+    wanted = others + sum(call.present)
+    if len(tensors) != wanted:
+        found, write = f"{len(tensors)} of them", "those of the call, as rnnc.RNN passes them"
+        raise TensorError("tensors of rnnc::call", found, f"{wanted}", write)
+    cell, own = stack.calls[0].cell, isinstance(stack.form, RowsForm)
+    each = 4 + len(cell.params)
+    if len(call.present) != stack.parts * each:
+        found = f"{len(call.present)} weights"
+        wanted_weights = f"{stack.parts * each}: of each direction of each layer {each}"
+        write = "for each of W, R, b, R_diag and each param whether it is there"
+        raise TensorError("present of rnnc::call", found, wanted_weights, write)
+    units = stack.heads * stack.dim
+    if not own:
+        return
+    ranks = ((2, 2, 1, 1) + (0,) * len(cell.params)) * stack.parts
+    weights = tensors[others - stack.drawn : len(tensors) - stack.drawn]
+    there = [rank for rank, given in zip(ranks, call.present, strict=True) if given]
+    for number, (weight, rank) in enumerate(zip(weights, there, strict=True)):
+        if rank and (weight.ndim != rank or weight.shape[0] % units):
+            shape = f"rows of {units} units" + (", (rows, features)" if rank == 2 else "")
+            raise shape_error(f"weight {number}", weight, shape, "rnnc.RNN, which calls this")
+
+
+def _check_rows(stack: Stack, call: Tensors) -> None:
+    """Check lengths, resets and the cell's inputs."""
+    target, x, ragged = target_for(stack), call.x, call.ragged
+    if call.unweighted:
+        check_takes_inputs(target, x.device.type)
+    if ragged is None:
+        return
+    check_takes_masks(target, x.device.type)
+    steps, batch = sizes_of(stack, x, ragged)
+    if ragged.lengths is not None:
+        check_as_left("lengths", ragged.lengths, (batch,), torch.int64, x.device)
+    if ragged.reset is not None:
+        check_as_left("reset", ragged.reset, (steps, batch), torch.bool, x.device)
+    if ragged.starts is not None:
+        check_as_left("starts", ragged.starts, (steps + 1,), torch.int64, x.device)
+    hidden = stack.heads * stack.dim
+    outer: tuple[tuple[int, ...], ...] = ((), (batch,), (steps, batch))
+    for value in ragged.reset_to or ():
+        shapes = [(stack.parts, *each, hidden) for each in outer]
+        shape = tuple(value.shape)
+        own = shape if shape in shapes else shapes[0]
+        check_as_left("reset_to", value, own, x.dtype, x.device)
+
+
+def _check_weights(stack: Stack, call: Tensors) -> None:
+    """Check states and weights of each direction of each layer, and the cell's inputs."""
+    x, states, cell = call.x, call.states, stack.calls[0].cell
+    steps, batch = sizes_of(stack, x, call.ragged)
+    if states and not stack.takes_wx:
+        rows = (stack.parts, batch, stack.heads * stack.dim)
+        names = [state.name for state in cell.states]
+        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
+    sizes = Sizes(steps, batch, stack.heads, stack.dim, x.dtype, x.device)
+    named, gates = stack.form.weights(call.weights, stack.parts), len(cell.input_gates)
+    firsts = list(states_for(stack, x, batch, states))
+    for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
+        inputs = _inputs(stack, sizes, x, first, own, call.unweighted)
+        check_operator(cell, inputs, (True,) * len(first))
+        features = x.shape[-1] if i < len(stack.calls) else stack.features
+        wanted = (gates, stack.heads, stack.dim, features)
+        if gates and not stack.takes_wx:
+            check_like(f"W of {i}", own.W, wanted, f"{wanted}, (Gx, N, D, input)", "x", x)
+            check_memory(f"W of {i}", own.W) if own.W is not None else None
+
+
+def _inputs(
+    stack: Stack,
+    sizes: Sizes,
+    x: Tensor,
+    first: Sequence[Tensor],
+    own: LayerWeights,
+    unweighted: Sequence[Tensor],
+) -> ScanInputs:
+    """Return the inputs of a direction of a layer, with one element as the input's share."""
+    gates = len(stack.calls[0].cell.input_gates)
+    wx = x
+    if not stack.takes_wx:
+        wx = x.new_zeros(()).expand(sizes.batch, sizes.steps, stack.heads, stack.dim, gates)
+    return ScanInputs(wx, own.R, own.b, first, own.R_diag, own.params, None, unweighted)

@@ -1,0 +1,26 @@
+"""Contexts in which kernels run: a span of torch's profiler, and no autocast."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from ..call.plain import profiler_enabled
+from ..targets.lanes import NOTHING
+
+
+def profiled(name: str) -> AbstractContextManager[Any]:
+    """Return a span in torch's profiler, where one runs."""
+    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Return a context without autocast, which rounds torch's products, for a backward.
+
+    The forward has decided what they compute in.
+    """
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return NOTHING

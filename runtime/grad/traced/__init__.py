@@ -1,1 +1,0 @@
-"""Layers of a module as operators that compilers, modes and tracers see."""

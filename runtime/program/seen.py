@@ -1,0 +1,136 @@
+"""Calls that came before: found again by one comparison of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch._C._dynamo.guards import TensorGuards
+
+from ..call.stack import Stack
+from .replays import Replays, generation
+
+_MOST_SAVED = 8  # ways in which saved tensors of one call may be the same
+
+
+class Entry:
+    """Call that passed all checks, besides the values of its tensors.
+
+    Attributes:
+        call: what it became.
+        options: what the caller had set.
+        replays: of calls like it; None where none is recorded.
+    """
+
+    __slots__ = ("_alike", "_saved", "call", "options", "replays")
+
+    def __init__(
+        self,
+        call: Stack,
+        options: Hashable = None,
+        replays: Replays | None = None,
+        alike: Callable[..., bool] | None = None,
+    ) -> None:
+        self.call, self.options, self.replays, self._alike = call, options, replays, alike
+        self._saved: dict[Hashable, Callable[..., bool]] = {}
+
+    def alike(self, tensors: Sequence[Tensor]) -> bool:
+        """Return True if tensors are like those of the call, and have memory now."""
+        return self._alike is not None and self._alike(*tensors) and have_memory(tensors)
+
+    def saved_alike(self, tensors: Sequence[Tensor | None]) -> bool:
+        """Return True if saved tensors are like some that passed all checks of a backward."""
+        pattern, unique = _each_once(tensors)
+        check = self._saved.get(pattern)
+        return check is not None and check(*unique) and have_memory(unique)
+
+    def remember_saved(self, tensors: Sequence[Tensor | None]) -> None:
+        """Remember that saved tensors passed all checks of a backward, if a call may come again."""
+        if self._alike is None:
+            return
+        if len(self._saved) >= _MOST_SAVED:
+            self._saved.clear()
+        pattern, unique = _each_once(tensors)
+        self._saved[pattern] = guard_of(unique)
+
+
+class Seen:
+    """Calls of one caller, by key: entries of those that came again. A copy begins without any."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most, self._generation = most, generation()
+        self._entries: dict[Hashable, Entry] = {}
+        self._keys: set[Hashable] = set()
+
+    def __deepcopy__(self, memo: Any) -> Seen:
+        return type(self)()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+    def find(self, key: Hashable) -> Entry | None:
+        """Return the entry of a key, whose tensors are not compared yet."""
+        return self._entries.get(key)
+
+    def again(self, key: Hashable) -> bool:
+        """Return True if a call of this key came before. Only such calls are worth an entry.
+
+        Sequences may have another length each time.
+        """
+        if key in self._keys:
+            return True
+        if len(self._keys) >= self._most:
+            self._keys.clear()
+        self._keys.add(key)
+        return False
+
+    def remember(
+        self,
+        key: Hashable,
+        tensors: Sequence[Tensor],
+        call: Stack,
+        replays: Replays | None,
+        options: Hashable = None,
+    ) -> Entry | None:
+        """Return a new entry; None if a tensor occurs twice, which no entry can compare."""
+        if len(set(map(id, tensors))) < len(tensors):
+            return None
+        # Replays keep constants, also those of modules that are gone.
+        if self._generation != generation() or len(self._entries) >= self._most:
+            self._entries.clear()
+            self._generation = generation()
+        found = self._entries[key] = Entry(call, options, replays, guard_of(tensors))
+        return found
+
+
+def guard_of(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Return a comparison of tensors with these, besides their values.
+
+    It says whether tensors have the types, dtypes, devices, sizes and strides of these, and no mode
+    of torch is active that was not. It is one call of C, holds no tensor, and takes none twice.
+    """
+    if not tensors:
+        return lambda *_: True
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check: Callable[..., bool] = guards.check
+    return check
+
+
+def have_memory(tensors: Iterable[Tensor]) -> bool:
+    """Return True if all tensors, plain ones, have memory.
+
+    Fully sharded modules free it between calls.
+    """
+    # A list takes less time than a generator.
+    return all([t.data_ptr() or not t.numel() for t in tensors])  # noqa: C419
+
+
+def _each_once(tensors: Sequence[Tensor | None]) -> tuple[Hashable, list[Tensor]]:
+    """Return which tensors are the same, and each of them once; two layers may share a weight."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    unique = {id(tensor): tensor for tensor in given}
+    if len(unique) == len(given):
+        return len(given), given
+    ids = list(map(id, given))
+    return tuple(map(ids.index, ids)), list(unique.values())

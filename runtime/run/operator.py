@@ -1,0 +1,134 @@
+"""Calls by one operator of torch: plain values and torch operations that a compiler traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...codegen.cuda.kinds import variants
+from ...codegen.shape import SAVES
+from ..call.marks import constant_in_graphs
+from ..call.options import check_choice
+from ..call.ragged import RaggedKind
+from ..call.settings import Asked, Settings
+from ..call.stack import Tensors
+from ..call.tensors import States
+from ..call.text import (
+    CallText,
+    constants_of,
+    settings_of_constants,
+    text_in_graph,
+    write_call,
+)
+from ..grad.operators.call import call_op
+from ..targets.target import Target
+
+
+def run_operator(
+    settings: Settings, target: Target, tensors: Tensors, asked: Asked, keep: bool
+) -> tuple[list[Tensor], States]:
+    """Run a call by the operator `rnnc::call`, in the dtype of its tensors.
+
+    The masks of dropout are drawn here: a compiler draws its own random numbers. Arguments are as
+    in `ready_call`.
+    """
+    x, states, weights, ragged, *_ = tensors
+    compiling, exported = torch.compiler.is_compiling(), _is_exported()
+    layers, heads, dim = settings.layers, settings.heads, settings.dim
+    directions = len(settings.choices)
+    if ragged is not None:
+        lengths = ragged.lengths
+        if lengths is not None:
+            lengths = lengths.to(x.device, torch.int64, non_blocking=True)
+        tensors = tensors._replace(ragged=ragged._replace(lengths=lengths))
+    if not states and exported:
+        # torch's library for graphs compiled ahead of time hands on an empty list as None.
+        outer = (x.shape[0], heads, dim)
+        if not asked.takes_wx:
+            outer = (layers * directions, x.shape[1], heads * dim)
+        given = [x.new_full(outer, state.init) for state in settings.cell.states]
+        tensors, asked = tensors._replace(states=given), asked._replace(given=True)
+    if settings.dropout and layers > 1:
+        # What is drawn depends on the sizes alone.
+        like = x.new_empty(*x.shape[:-1], directions * heads * dim)
+        count = layers - 1
+        drawn = [torch.native_dropout(like, settings.dropout, True)[1] for _ in range(count)]
+        tensors, asked = tensors._replace(drawn=torch.stack(drawn)), asked._replace(drawn=True)
+    if compiling:  # no fake tensor says what is wrong
+        _check_choice(settings.choice.variant, settings.choice.save)
+    if compiling and not exported:
+        # A constant of the graph: the compiler guards the flag, and traces again where it changes.
+        # So the backward does what its forward did, also where CUDA replays both.
+        rounds = target.rounds(x.dtype, settings.choice.precision)
+        choice = settings.choice._replace(precision="tf32" if rounds else "ieee")
+        settings = settings._replace(choice=choice)
+        if settings.may_join and not asked.takes_wx and _is_static(x.shape[1]):
+            # Under a batch of any size, each direction is a call of its own.
+            joins = _joins(constants_of(settings), target, keep, x.dtype, x.device, x.shape[1])
+            asked = asked._replace(joint=joins)
+    present = tuple([weight is not None for weight in weights])
+    rows = None if asked.ragged is None else tuple(asked.ragged)
+    wanted = (rows, *tuple(asked)[1:])
+    text = _text(constants_of(settings), keep, wanted, present)
+    flat = [tensor for tensor in tensors.flat() if tensor is not None]
+    results = call_op(flat, text_in_graph(text) if compiling else text)
+    states_of_cell = len(settings.cell.states)
+    sequences = states_of_cell if asked.all_states else 1
+    return results[:sequences], tuple(results[sequences : sequences + states_of_cell])
+
+
+@constant_in_graphs
+def _text(
+    constants: tuple[Any, ...], keep: bool, wanted: tuple[Any, ...], present: tuple[bool, ...]
+) -> str:
+    """Return the text of a call, from the constants of its settings and the fields of `Asked`."""
+    settings, asked = settings_of_constants(*constants), Asked(*wanted)
+    if asked.ragged is not None:
+        asked = asked._replace(ragged=RaggedKind(*asked.ragged))
+    dropout = settings.dropout if settings.layers > 1 else 0.0
+    return write_call(CallText(settings, dropout, keep, asked, present))
+
+
+def _check_choice(variant: str, save: str) -> None:
+    """Raise a `TensorError` for words that a module got since it was made."""
+    if not _are_known(variant, save):
+        check_choice("variant", variant, variants())
+        check_choice("save", save, SAVES)
+
+
+@constant_in_graphs
+def _are_known(variant: str, save: str) -> bool:
+    return variant in variants() and save in SAVES
+
+
+@constant_in_graphs
+def _is_exported() -> bool:
+    """Return True if `torch.export` traces, as `torch.compile` claims to do before torch 2.13."""
+    return torch.compiler.is_exporting()
+
+
+def _is_static(size: int) -> bool:
+    """Return True if a graph holds for this size alone."""
+    # Imports sympy, which takes half a second, and which whatever traces has imported.
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return has_static_value(size)
+
+
+@constant_in_graphs
+def _joins(
+    constants: tuple[Any, ...],
+    target: Target,
+    keep: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    batch: int,
+) -> bool:
+    """Return True if one call of both directions is better than a call of each."""
+    settings = settings_of_constants(*constants)
+    like: Any = torch.empty(0, dtype=dtype, device=device)
+    tf32 = target.rounds(dtype, settings.choice.precision)
+    stack = CallText(settings, 0.0, keep, Asked(), ()).stack(device.type, tf32)
+    return target.joins(stack.calls[0], like, batch, settings.heads, settings.dim)

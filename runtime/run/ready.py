@@ -1,0 +1,90 @@
+"""Calls that kernels run directly, on tensors that they read by their address."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..call.call import fill_of
+from ..call.settings import Asked, Settings, made_joint, stack_of
+from ..call.stack import Stack, Tensors
+from ..call.tensors import States
+from ..grad.compute import forward_of
+from ..grad.layers.rows import sizes_of
+from ..grad.node import run_node
+from ..grad.spans import profiled, without_autocast
+from ..process.turns import short_turns
+from ..program.replays import replayed
+from ..program.seen import Entry
+from ..targets.registry import TARGETS
+from ..targets.stack import target_for
+
+
+class Ready(NamedTuple):
+    """Call that kernels run; its tensors are in the dtype of the call."""
+
+    entry: Entry
+    tensors: Tensors
+
+
+def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, asked: Asked) -> Ready:
+    """Return a call on plain tensors that a target, of the given name, takes.
+
+    `keep` says that a backward may follow; the dropout of `settings` is that of the call. Lengths
+    of the tensors are moved to the device of x.
+    """
+    target, x, ragged = TARGETS[name], tensors.x, tensors.ragged
+    if ragged is not None:
+        ragged = ragged.on(x, fills=not asked.takes_wx)
+        tensors = tensors._replace(ragged=ragged)
+        fill = ragged.fill
+        if ragged.starts is not None and ragged.lengths is not None:
+            fill = fill_of(len(x), len(ragged.starts) - 1, len(ragged.lengths))
+        settings = settings._replace(choice=settings.choice._replace(fill=fill))
+    elif _is_one_step(settings, tensors, asked) and target.runs_one_step(settings.choice):
+        asked = asked._replace(single=True)
+    tf32 = target.rounds(x.dtype, settings.choice.precision)
+    target.begin(x.dtype, x.device.index)
+    dropout = settings.dropout if settings.layers > 1 else 0.0
+    stack = stack_of(settings, name, keep, dropout, tf32, asked)
+    if settings.may_join:
+        batch = x.shape[0] if asked.single else sizes_of(stack, x, ragged)[1]
+        joins = target.joins(stack.calls[0], x, batch, settings.heads, settings.dim)
+        stack = made_joint(stack) if joins else stack
+    return Ready(Entry(stack), tensors)
+
+
+def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
+    """Return True if a sequence of one step may run by kernels for single steps."""
+    if asked.takes_wx or asked.all_states or len(tensors.x) != 1 or tensors.x.ndim != 3:
+        return False
+    dropout = settings.dropout and settings.layers > 1
+    return not (settings.both or dropout or tensors.unweighted)
+
+
+def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
+    """Return the states of the last layer at all steps, and all states after the last one."""
+    entry, tensors = ready
+    stack, flat = entry.call, tensors.flat()
+    device = tensors.x.device
+    with short_turns(device), without_autocast(device.type):
+        if stack.calls[0].for_backward:
+            found = list(run_node(entry, *flat))
+        else:
+            run = partial(_inference, stack, tensors)
+            with profiled("rnnc::step" if stack.single else "rnnc::scan"):
+                found = replayed(entry.replays, "inference", flat, run, alike=True)
+    return found[: stack.sequences], tuple(found[stack.sequences :])
+
+
+def _inference(stack: Stack, tensors: Tensors) -> list[Tensor]:
+    """Return the results of a call, where no gradient is wanted."""
+    whole = not (stack.single or stack.takes_wx or stack.all_states)
+    if whole and stack.ragged is None and not stack.inputs:
+        x, states, weights, *_ = tensors
+        found = target_for(stack).sequence(stack, x, states, weights)
+        if found is not None:
+            return [found[0], *found[1]]
+    return forward_of(stack, tensors)[0]

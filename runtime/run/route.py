@@ -1,0 +1,230 @@
+"""Which way a call takes: kernels directly, an operator of torch, or the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..call.layers import wavefront_error
+from ..call.marks import constant_in_graphs
+from ..call.plain import all_plain, any_tangent, is_watched
+from ..call.settings import OUTPUT, Asked, Settings
+from ..call.stack import Tensors
+from ..call.tensors import States
+from ..check.kinds import check_kinds
+from ..errors import CompileError, NoCompilerError, TensorError
+from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
+from ..grad.transforms import check_has_operators, needs_reference
+from ..process.caller import warn_once
+from ..targets.refusals import check_takes_inputs, check_takes_masks
+from ..targets.registry import TARGETS, check_backend, target_name
+from .operator import run_operator
+from .ready import Ready, ready_call, run_ready
+from .reference import run_reference
+
+Results = tuple[list[Tensor], States]
+Remember = Callable[[Ready], None]
+
+
+def run_call(
+    settings: Settings,
+    tensors: Tensors,
+    asked: Asked = OUTPUT,
+    remember: Remember | None = None,
+) -> Results:
+    """Run a call of all layers by the way that its tensors and torch's modes leave.
+
+    Args:
+        settings: of the caller, with the dropout of this call.
+        tensors: the caller's, checked.
+        asked: the results that are wanted, and whether x is wx; the rest follows from the tensors.
+        remember: is told what the call became, if kernels run it directly.
+
+    Returns:
+        The states of the last layer at all steps, as many as are asked for, and all states after
+        the last step.
+    """
+    asked, name = _of_tensors(asked, tensors), _backend(settings, tensors)
+    if settings.order == "wavefront" and settings.layers > 1 and len(tensors.x) > 1:
+        check_wavefront(settings, asked, name, tensors.x.device.type)
+    values = tensors.values()
+    traced = torch.compiler.is_compiling() or is_watched() or any_tangent(values)
+    if name == "reference" or (traced and needs_reference(settings.backend, values)):
+        return run_reference(settings, tensors, asked)
+    own, returned = _computed(settings, name, tensors, asked, values)
+    if traced or not _all_plain(own):
+        check_has_operators(name)
+        if not torch.compiler.is_compiling():
+            check_kinds(settings.cell, own, asked.takes_wx, own.x.dtype, TARGETS[name].dtypes)
+        found = run_operator(settings, TARGETS[name], own, asked, _keeps(values))
+    else:
+        ready = ready_call(settings, name, _keeps(values), own, asked)
+        if remember is not None:
+            remember(ready)
+        found = run_ready(ready)
+    if returned == own.x.dtype:
+        return found
+    over_time, last = found
+    return [state.to(returned) for state in over_time], tuple([s.to(returned) for s in last])
+
+
+def direct_call(settings: Settings, tensors: Tensors, asked: Asked = OUTPUT) -> Ready | None:
+    """Return a call that kernels run directly; None where torch has to see it.
+
+    Arguments are as in `run_call`. With `asked.single`, x is (B, input), and the target must have
+    kernels for single steps.
+    """
+    if torch.compiler.is_compiling() or is_watched():
+        return None
+    asked, name, values = _of_tensors(asked, tensors), _backend(settings, tensors), tensors.values()
+    if name == "reference" or any_tangent(values):
+        return None
+    if asked.single and not TARGETS[name].takes_steps:
+        return None
+    own, returned = _computed(settings, name, tensors, asked, values)
+    if returned != own.x.dtype or not _all_plain(own):
+        return None
+    return ready_call(settings, name, _keeps(values), own, asked)
+
+
+def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
+    """Return a step that runs by kernels of its own; None where it runs as a sequence of one.
+
+    x is (B, input); `settings` have the dropout of this call.
+    """
+    if settings.cell.inputs or (settings.dropout and settings.layers > 1):
+        return None
+    return direct_call(settings, tensors, Asked(single=True))
+
+
+def run_step(
+    settings: Settings, tensors: Tensors, remember: Remember | None = None
+) -> tuple[Tensor, States]:
+    """Run all layers over one step, x (B, input); other arguments are as in `run_call`.
+
+    The results are the output, (B, hidden), and each new state.
+    """
+    ready = direct_step(settings, tensors)
+    if ready is None:
+        (y,), last = run_call(settings, tensors._replace(x=tensors.x.unsqueeze(0)))
+        return y[0], last
+    if remember is not None:
+        remember(ready)
+    (y,), last = run_ready(ready)
+    return y, last
+
+
+def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
+    """Return what a call is asked for, with the tensors that it has."""
+    ragged = None if tensors.ragged is None else tensors.ragged.kind
+    return asked._replace(ragged=ragged, given=len(tensors.states) > 0)
+
+
+def _backend(settings: Settings, tensors: Tensors) -> str:
+    device = tensors.x.device
+    return resolve_backend(settings.backend, device.type, device.index)
+
+
+def _keeps(values: Sequence[Tensor]) -> bool:
+    """Return True if a backward may follow a call."""
+    return torch.is_grad_enabled() and any(value.requires_grad for value in values)
+
+
+def _all_plain(tensors: Tensors) -> bool:
+    """Return True if kernels can read all tensors of a call by their address."""
+    ragged = tensors.ragged
+    rows = () if ragged is None else (ragged.lengths, ragged.reset, ragged.starts)
+    return all_plain((*tensors.values(), *rows))
+
+
+def _computed(
+    settings: Settings,
+    name: str,
+    tensors: Tensors,
+    asked: Asked,
+    values: Sequence[Tensor],
+) -> tuple[Tensors, torch.dtype]:
+    """Return the tensors in the dtype that kernels compute in, and the dtype of the results.
+
+    Raises:
+        TensorError: the target has no kernels for lengths, inputs or the dtype, or dtypes differ.
+    """
+    target = TARGETS[name]
+    if tensors.ragged is not None:
+        check_takes_masks(target, name)
+    if tensors.unweighted:
+        check_takes_inputs(target, name)
+    device = tensors.x.device.type
+    computed, returned = target.dtypes_of(tensors.x.dtype)
+    if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:
+        returned = torch.get_autocast_dtype(device)  # as the product of x with its weights
+    mixed = False
+    for value in values:
+        mixed = mixed or value.dtype != computed
+    if not mixed and computed in target.dtypes:
+        return tensors, returned
+    if not torch.compiler.is_compiling():
+        check_kinds(settings.cell, tensors, asked.takes_wx, computed, target.dtypes)
+    if any(value.dtype == torch.float64 for value in values):  # autocast leaves it, as torch's
+        computed = returned = torch.float64
+    return tensors.map(lambda value: value.to(computed)), returned
+
+
+def check_wavefront(settings: Settings, asked: Asked, name: str, device: str) -> None:
+    """Refuse a call whose layers cannot run at the same time, whatever its sizes.
+
+    Raises:
+        PlanError: says why.
+    """
+    what = f"{settings.layers} layers of {settings.cell.name}"
+    if asked.ragged is not None:
+        raise wavefront_error(what, "lengths or resets, with which layers run one by one")
+    if settings.cell.inputs:
+        raise wavefront_error(what, "a cell with an Input, with which layers run one by one")
+    if name == "reference":
+        raise wavefront_error(what, "a call by torch operations, which run layer by layer")
+    if settings.both:
+        raise wavefront_error(what, "both directions of time")
+    if asked.all_states:
+        raise wavefront_error(what, "all states, with which layers run one by one")
+    if not TARGETS[name].at_once:
+        raise wavefront_error(what, f"tensors on {device}")
+
+
+@constant_in_graphs
+def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
+    """Return the name of the target that serves a device, or "reference".
+
+    Only here `"auto"` falls back to the reference. `index` is the device's number, if it has one.
+
+    Raises:
+        TensorError: there is no such backend, or it has no kernels for that device.
+        NoCompilerError: the kernels were asked for by name, and there is no compiler.
+        NoCudaError: likewise, and there is no CuPy, or the GPU is older than the kernels want.
+    """
+    if backend != "auto" and check_backend(backend) == "reference":
+        return "reference"
+    found = target_name(device, backend)
+    if found is None:
+        if backend != "auto":
+            wanted = TARGETS[backend].device
+            raise TensorError(
+                "backend",
+                f'"{backend}" with tensors on {device}',
+                f"tensors on {wanted}",
+                f'tensor.to("{wanted}"), or backend="auto"',
+            )
+        warn_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
+        return "reference"
+    try:
+        TARGETS[found].find_compiler(index)
+    except CompileError as error:
+        if backend != "auto":
+            raise
+        none = isinstance(error, NoCompilerError)
+        what = "is no compiler" if none else f"are no {found.upper()} kernels"
+        warn_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
+        return "reference"
+    return found
