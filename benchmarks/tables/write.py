@@ -93,13 +93,6 @@ def landing(found: dict[str, Any]) -> str:
     return f"{table(lines)}\n\n{note} {source(found)}{_peers_note(found)}"
 
 
-@of_newest("sweeps-*.json", "python benchmarks/sweeps.py")
-def sweeps(found: dict[str, Any]) -> str:
-    """The picture of the sweeps."""
-    picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
-    return f"![microseconds per step]({picture})\n\n{source(found)}"
-
-
 @of_newest("error-over-time-*.json", "python benchmarks/error_over_time.py")
 def error(found: dict[str, Any]) -> str:
     """The table of errors over all steps, and the picture of errors over time."""
@@ -144,7 +137,6 @@ def roofline(found: dict[str, Any]) -> str:
 TABLES: dict[str, Callable[[Path], str]] = {
     "rows": rows_table,
     "landing": landing,
-    "sweeps": sweeps,
     "error": error,
     "roofline": roofline,
     "users": users,
