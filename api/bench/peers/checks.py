@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -61,10 +61,6 @@ class Check:
     errors: dict[str, float] = field(default_factory=dict)
     over_time: list[float] = field(default_factory=list)
     failure: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """All of it, as JSON writes it."""
-        return asdict(self)
 
 
 def check_all(

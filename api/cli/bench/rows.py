@@ -57,7 +57,7 @@ def bench(options: BenchOptions, command: str) -> None:
         bench_peers(options, _device(options.device), command)
         return
     settings = _settings(options)
-    anchors = read_anchors(options.anchors) if options.anchors else Anchors()
+    anchors = read_anchors(options.anchors) if options.anchors else Anchors(rows={})
     chosen = _rows(options, anchors)
     deadline = math.inf if options.limit is None else began + options.limit
     record = Record(settings.device, command, method=settings.method)
