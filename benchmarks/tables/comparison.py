@@ -203,21 +203,15 @@ def _pairs(cases: Iterable[Case]) -> Iterable[tuple[float, Case, Contender, Cont
 
 def module_losses(results: Path) -> str:
     """Where modules as users call them, or rows with resets and lengths, are slower than a peer."""
-    lines = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"]
-    read = {
-        "users-cuda-*.json": ("rnnc bench --users --ahead", _lost_by_users),
-        "ragged-cuda-*.json": ("rnnc bench --ragged", _lost_by_ragged),
-    }
-    sources = []
-    for pattern, (command, lost) in read.items():
+    lines, sources = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"], []
+    for pattern, command, lost in (
+        ("users-cuda-*.json", "rnnc bench --users --ahead", _lost_by_users),
+        ("ragged-cuda-*.json", "rnnc bench --ragged", _lost_by_ragged),
+    ):
         found = newest(results, pattern)
-        if found is None:
-            sources.append(missing(command))
-            continue
-        lines += lost(found["cases"])
-        sources.append(source(found))
-    own = [table(lines)] if len(lines) > 1 else []
-    return "\n\n".join([*own, *sources])
+        lines += lost(found["cases"]) if found else ()
+        sources.append(source(found) if found else missing(command))
+    return "\n\n".join([*([table(lines)] if len(lines) > 1 else []), *sources])
 
 
 def _lost_by_users(cases: list[Case]) -> Iterable[str]:
