@@ -12,12 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rnnc.bench.drawing import named_sizes, new_figure, save, source_of, tidy
+from rnnc.bench.drawing import OURS, named_sizes, new_figure, save, source_of, tidy
 
 sys.path.append(str(Path(__file__).parent / "tables"))
 from peers_files import COLUMNS, contender_of, with_flashrnn
 
-OURS = "#d1495b"
 PEERS = ("#264653", "#2a9d8f", "#e9c46a", "#8d99ae", "#6a4c93", "#1982c4", "#8ac926")
 # The title of a panel, the size on its axis, and the sizes that are the same in it.
 PANELS = (

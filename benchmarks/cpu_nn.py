@@ -1,74 +1,77 @@
 """`rnnc.nn` against torch's modules on one thread of this CPU; `rnnc.convert` asks what it shows.
 
+    python benchmarks/cpu_nn.py [--seconds 0.4] [--modules "LSTM to a quarter"] [--output FOLDER]
+
 For each kind and size, in turns, the best processor time of some rounds. Ratios are rnnc's time
 over torch's.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
+from enum import StrEnum
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Annotated
 
 import rnnc
 import torch
+import typer
 from rnnc.bench.report import Record
-from smallest import smallest
+from rnnc.bench.smallest import smallest
 from torch import nn
 
-PROJECTED = "LSTM to a quarter"
-NAMES = ("LSTM", "GRU", "RNN", PROJECTED)
-SIZES = (16, 64, 128, 256, 512, 1024)
+SIZES, CALLS = (16, 64, 128, 256, 512, 1024), ((1, 50), (16, 50))  # units; batch rows and steps
 
 
-def pair(name, size):
+class Kind(StrEnum):
+    """The modules that are compared."""
+
+    LSTM = "LSTM"
+    GRU = "GRU"
+    RNN = "RNN"
+    PROJECTED = "LSTM to a quarter"
+
+
+def pair(kind: Kind, size: int) -> tuple[nn.Module, nn.Module]:
     """Make torch's module and ours."""
-    if name == PROJECTED:
+    if kind == Kind.PROJECTED:
         # Not of `rnnc.nn`, which runs torch's own forward where that is faster.
-        return nn.LSTM(size, size, proj_size=size // 4), rnnc.RNN(
-            "lstm", size, size, proj_size=size // 4
-        )
-    theirs, ours = getattr(nn, name)(size, size), getattr(rnnc.nn, name)(size, size)
+        sizes = {"input_size": size, "hidden_size": size, "proj_size": size // 4}
+        return nn.LSTM(**sizes), rnnc.RNN("lstm", **sizes)
+    theirs, ours = getattr(nn, kind)(size, size), getattr(rnnc.nn, kind)(size, size)
     ours.load_state_dict(theirs.state_dict())
     return theirs, ours
 
 
-def measure(name, size, batch, steps, train, budget):
-    """Return the best time of torch's module and ours, in milliseconds."""
-    x = torch.randn(steps, batch, size)
-
-    def training(module):
-        module(x)[0].sum().backward()
-
-    call = training if train else torch.no_grad()(lambda module: module(x))
-    runs = {str(place): partial(call, module) for place, module in enumerate(pair(name, size))}
-    return list(smallest(runs, budget, 4).values())
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each case")
-    parser.add_argument("--modules", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--output", type=Path, help="a folder for the results")
-    options = parser.parse_args()
+def main(
+    seconds: Annotated[float, typer.Option(help="For each case.")] = 1.0,
+    modules: Annotated[list[Kind] | None, typer.Option(help="Some of them.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for the results.")] = None,
+) -> None:
+    """Measure, and print a line for each case."""
     torch.set_num_threads(1)  # whose time is measured; a backward runs on it too
     record, cases = Record("cpu", f"python {' '.join(sys.argv)}"), []
-    for name in options.modules:
-        for size in SIZES:
-            for batch, steps in ((1, 50), (16, 50)):
-                for train in (False, True):
-                    torchs, ours = measure(name, size, batch, steps, train, options.seconds)
-                    case = {"module": name, "size": size, "B": batch, "T": steps, "train": train}
-                    cases.append(case | {"torch_ms": torchs, "rnnc_ms": ours})
-                    print(
-                        *case.values(), f"{torchs:.3f} {ours:.3f} {ours / torchs:.2f}", flush=True
-                    )
-    if options.output:
-        record.into(options.output / f"cpu-nn-{record.head['date']}.json")
-        about = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-        record.write(**about, cases=cases)
+    record.into(output and output / f"cpu-nn-{record.head['date']}.json")
+    grid = product(modules or Kind, SIZES, CALLS, (False, True))
+    for kind, size, (batch, steps), train in grid:
+        x = torch.randn(steps, batch, size)
+
+        def run(module: nn.Module, x: torch.Tensor = x, train: bool = train) -> None:
+            with torch.set_grad_enabled(train):
+                y = module(x)[0]
+                if train:
+                    y.sum().backward()
+
+        sides = zip(("torch_ms", "rnnc_ms"), pair(kind, size), strict=True)
+        found = smallest({name: partial(run, module) for name, module in sides}, seconds)
+        case = {"module": kind, "size": size, "B": batch, "T": steps, "train": train}
+        cases.append(case | found)
+        torchs, ours = found.values()
+        print(*case.values(), f"{torchs:.3f} {ours:.3f} {ours / torchs:.2f}", flush=True)
+        record.write(torch=torch.__version__, threads=torch.get_num_threads(), cases=cases)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -11,8 +11,8 @@ smallest time of a side. One thread is timed by its own clock.
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,8 @@ import torch
 import typer
 from rnnc.bench.modules.cases import Case, Mode, Module
 from rnnc.bench.modules.contenders import ours, torchs
-from smallest import smallest
+from rnnc.bench.report import Record
+from rnnc.bench.smallest import smallest
 
 HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
@@ -59,7 +60,7 @@ def inference_cases() -> Iterator[Case]:
 def compare(case: Case, budget: float) -> tuple[float, float]:
     """Milliseconds of rnnc and of torch, for which both together have some seconds."""
     runs = {"ours": ours(case, "cpu"), "torch": torchs(case, "cpu", torch.float32)}
-    found = smallest(runs, budget, 3, WINDOW)
+    found = smallest(runs, budget, WINDOW)
     return found["ours"], found["torch"]
 
 
@@ -73,6 +74,8 @@ def main(
     """Measure, and print a table."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
+    record = Record("cpu", f"python {' '.join(sys.argv)}")
+    record.into(output)
     table: dict[str, tuple[float, float]] = {}
     for case in inference_cases() if inference else cases():
         if only not in str(case):
@@ -86,8 +89,7 @@ def main(
     print(f"{len(ratios)} cases, rnnc's time over torch's: geometric mean {mean:.2f}")
     print(f"worst {ratios[worst]:.2f} ({worst})")
     print(f"over 1.1: {sum(ratio > 1.1 for ratio in ratios.values())}")
-    if output is not None:
-        output.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
+    record.write(milliseconds=table)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,11 @@ def measure(row: Row, dtype: str, variants: list[str], device: str) -> dict[str,
         truth = _output(cell, inputs, torch.float64, backend="reference")
         curves = []
         for variant in variants:
-            name, plan = _named(cell, row, dtype, variant, device)
+            name, plan = (f"rnnc {variant}" if device == "cuda" else "rnnc"), None
             try:
+                if device == "cuda":
+                    chosen = chosen_plan(cell, row, dtype, variant)
+                    name, plan = f"rnnc {chosen.variant}", str(chosen)
                 h = _output(cell, inputs, DTYPES[dtype], backend=device, variant=variant)
             except rnnc.RnncError as error:
                 curves.append({"name": name, "failure": str(error).splitlines()[0]})
@@ -106,19 +109,6 @@ def _output(cell: rnnc.Cell, inputs: Inputs, dtype: torch.dtype, **choice: Any) 
         **choice,
     )
     return over_time[0]
-
-
-def _named(
-    cell: rnnc.Cell, row: Row, dtype: str, variant: str, device: str
-) -> tuple[str, str | None]:
-    """The name of a curve, and the text of its plan."""
-    if device != "cuda":
-        return "rnnc", None
-    try:
-        plan = chosen_plan(cell, row, dtype, variant)
-    except rnnc.PlanError:
-        return f"rnnc {variant}", None
-    return f"rnnc {plan.variant}", str(plan)
 
 
 def _errors(h: Tensor, truth: Tensor) -> dict[str, Any]:

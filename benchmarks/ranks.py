@@ -8,17 +8,17 @@ also has the times of the collectives that docs/distributed.md puts into its for
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import rnnc
 import torch
 import torch.distributed as dist
+import typer
 from rnnc.bench.report import Record
 from rnnc.bench.timing import wait
 from torch.distributed.device_mesh import DeviceMesh
@@ -32,39 +32,41 @@ from language_model.training import Settings
 WARM_UPS = 2
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=sorted(SIZES), default="120m")
-    parser.add_argument("--steps", type=int, default=5, help="that are timed")
-    parser.add_argument("--long", type=int, default=32_768, help="the long context, in two rows")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds until no style begins")
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+def main(
+    out: Annotated[Path, typer.Option(help="The JSON file.")],
+    size: Annotated[str, typer.Option(help=f"One of {', '.join(sorted(SIZES))}.")] = "120m",
+    steps: Annotated[int, typer.Option(help="Steps that are timed.")] = 5,
+    long: Annotated[int, typer.Option(help="The long context, in two rows.")] = 32_768,
+    limit: Annotated[float, typer.Option(help="Seconds until no style begins.")] = 60.0,
+) -> None:
+    """Measure all styles, and write the file after each."""
+    if size not in SIZES:
+        raise typer.BadParameter(f"{size!r} is none of {', '.join(sorted(SIZES))}")
     since, device = time.monotonic(), "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(timeout=timedelta(seconds=60))
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
-    size = SIZES[given.size]
-    words = ["--nproc-per-node", str(mesh.size()), "benchmarks/ranks.py", "--size", given.size]
-    words += ["--steps", str(given.steps), "--limit", f"{given.limit:g}", "--out", given.out.name]
-    about = {"ranks": mesh.size(), "size": given.size}
-    about |= {"model": {"layers": size.layers, "width": size.width}}
-    record, rows = Record(device, " ".join(["torchrun", *words]), **about), []
-    record.into(given.out if dist.get_rank() == 0 else None)
-    shapes = [(size.context, size.batch), (given.long, 2)]
+    model = SIZES[size]
+    command = f"torchrun --nproc-per-node {mesh.size()} benchmarks/ranks.py --size {size}"
+    command += f" --steps {steps} --limit {limit:g} --out {out.name}"
+    about = {"ranks": mesh.size(), "size": size}
+    about |= {"model": {"layers": model.layers, "width": model.width}}
+    record, rows = Record(device, command, **about), []
+    record.into(out if dist.get_rank() == 0 else None)
+    shapes = [(model.context, model.batch), (long, 2)]
     runs = [(style, *shapes[0]) for style in ("one", *STYLES)]
     # As many rows on each GPU as one GPU had before.
-    runs += [(style, size.context, mesh.size() * size.batch) for style in ("ddp", "fsdp-kept")]
+    runs += [(style, model.context, mesh.size() * model.batch) for style in ("ddp", "fsdp-kept")]
     runs += [(style, *shapes[1]) for style in ("one", "steps", "heads")]
-    record.head["collectives"] = collectives(mesh, size)
+    record.head["collectives"] = collectives(mesh, model)
     record.write(rows=rows)
     for style, context, batch in runs:
-        late = torch.tensor(time.monotonic() - since > given.limit, dtype=torch.int, device=device)
+        late = torch.tensor(time.monotonic() - since > limit, dtype=torch.int, device=device)
         dist.all_reduce(late, dist.ReduceOp.MAX)
         if late:
             break
-        row = measured(style, mesh, given.size, context, batch, given.steps)
+        row = measured(style, mesh, size, context, batch, steps)
         if row is not None:
             rows.append(row)
             print(row, flush=True)
@@ -174,4 +176,4 @@ def timed(run: Any, repeats: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

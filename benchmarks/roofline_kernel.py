@@ -10,16 +10,18 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import asdict
 from typing import Any
 
 import rnnc
 import torch
-from cost_parts import named_parts
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import chosen_plan
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, median_time, wait, warm_up
+from rnnc.codegen.plan import Plan
+from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.store import compiled
 from roofline_without import WITHOUT
 
@@ -63,6 +65,14 @@ def _measured(row: Row, request: dict[str, Any]) -> dict[str, Any]:
     took = [median_time(run, device, request["repeat"]) for run in (call.run, call.step)]
     forward, both = (1e3 * t / row.steps for t in took)
     return found | {"us": {"forward": forward, "backward": both - forward}}
+
+
+def named_parts(plan: Plan) -> dict[str, dict[str, float]]:
+    """The parts of a plan's estimated time per step, in nanoseconds, by direction and name."""
+    found = {name: asdict(getattr(plan, name).estimate) for name in DIRECTIONS}
+    for parts in found.values():
+        del parts["start"]  # of a call, not of a step
+    return found
 
 
 if __name__ == "__main__":

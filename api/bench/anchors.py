@@ -5,30 +5,37 @@ The project's own file is `benchmarks/anchors.json` in its repository; no packag
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from .rows import BenchError, Pair, Row
 
 
-@dataclass(frozen=True)
-class Anchors:
+class RowTimes(BaseModel):
+    """The times of a row, as the fields of `Row` of the same names."""
+
+    target: Pair | None = None
+    flashrnn: Pair | None = None
+    cudnn: Pair | None = None
+    note: str = ""
+
+
+class Anchors(BaseModel):
     """The times of rows.
 
     Attributes:
         measured_on: the machine, the versions and the date of the other libraries' times.
-        rows: by the row's number: "target", "flashrnn", "cudnn" and "note", where there are any.
+        rows: by the row's number.
     """
 
     measured_on: str | None = None
-    rows: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    rows: dict[int, RowTimes]
 
     def at(self, row: Row) -> Row:
         """A row with its times, if the file has any."""
-        return replace(row, **self.rows.get(row.number or 0, {}))
+        return replace(row, **dict(self.rows.get(row.number or 0, ())))
 
 
 def read_anchors(path: Path) -> Anchors:
@@ -42,18 +49,10 @@ def read_anchors(path: Path) -> Anchors:
         BenchError: the file cannot be read, or is not of this form.
     """
     try:
-        content = json.loads(path.read_text("utf-8"))
-        rows = {int(number): _times(row) for number, row in content["rows"].items()}
-        return Anchors(content.get("measured_on"), rows)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        return Anchors.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise BenchError(
             f"{path}, {type(error).__name__}: {error}",
             'a JSON file such as {"rows": {"2": {"target": [0.45, 1.3]}}}',
             "--anchors benchmarks/anchors.json",
         ) from error
-
-
-def _times(row: Mapping[str, Any]) -> dict[str, Any]:
-    known = (name for name in ("target", "flashrnn", "cudnn") if name in row)
-    times = {name: Pair(*map(float, row[name])) for name in known}
-    return {**times, "note": str(row.get("note", ""))}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
-import pickle
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from types import TracebackType
 from typing import Self
 
@@ -20,43 +18,19 @@ from ..errors import RnncError
 from ..runtime.cuda.nvrtc import compile_plan
 
 
-class Worker:
-    """A process that compiles one kernel after the other, and never touches the GPU.
-
-    A process, because rendering a source holds Python's lock, and NVRTC has locks of its own.
-    """
-
-    def __init__(self) -> None:
-        # NOTE: multiprocessing would import the caller's script once more.
-        command = [sys.executable, "-m", __name__]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
-
-    def compile(self, cell: CellSpec, plan: KernelPlan) -> None:
-        """Compile a kernel, or find it compiled. A failure appears again when it is called."""
-        into, out = self._process.stdin, self._process.stdout
-        if into is None or out is None:
-            raise RuntimeError("the process has no pipes")
-        pickle.dump((cell, plan), into)
-        into.flush()
-        out.readline()
-
-    def end(self) -> None:
-        """Let the process end."""
-        self._process.communicate()
-
-
 class CompilePool:
-    """Compiles each kernel once, with as many workers as there are cores.
+    """Compiles each kernel once, with as many processes as there are cores; none touches the GPU.
+
+    Processes, because rendering a source holds Python's lock, and NVRTC has locks of its own.
 
     Args:
         workers: how many; one per core if None.
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self._own = threading.local()
-        self._workers: list[Worker] = []
-        self._pool = ThreadPoolExecutor(workers or os.cpu_count(), initializer=self._begin)
+        # NOTE: a forked process could not use CUDA, which this one may have begun to use.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(workers or os.cpu_count(), context)
         self._tasks: dict[tuple[str, KernelPlan], Future[None]] = {}
 
     def submit(self, cell: CellSpec, plans: Iterable[KernelPlan]) -> None:
@@ -64,7 +38,7 @@ class CompilePool:
         for plan in plans:
             key = (cell.fingerprint, plan.as_compiled())
             if key not in self._tasks:
-                self._tasks[key] = self._pool.submit(self._compile, cell, plan)
+                self._tasks[key] = self._pool.submit(compile_quietly, cell, plan)
 
     def wait(self, cell: CellSpec, plans: Iterable[KernelPlan], deadline: float) -> bool:
         """Wait until kernels are in the cache, or have failed; whether they are by then."""
@@ -88,31 +62,11 @@ class CompilePool:
         traceback: TracebackType | None,
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
-        for worker in self._workers:
-            worker.end()
-
-    def _begin(self) -> None:
-        self._own.worker = Worker()
-        self._workers.append(self._own.worker)
-
-    def _compile(self, cell: CellSpec, plan: KernelPlan) -> None:
-        self._own.worker.compile(cell, plan)
 
 
-def main() -> None:
-    """What a worker's process does: it compiles what it reads, and writes a line after each."""
-    while True:
-        try:
-            cell, plan = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            compile_plan(cell, plan)
-        except RnncError as error:
-            print(str(error), file=sys.stderr)
-        sys.stdout.write("\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+def compile_quietly(cell: CellSpec, plan: KernelPlan) -> None:
+    """Compile a kernel, or find it compiled. A failure appears again when the kernel is called."""
+    try:
+        compile_plan(cell, plan)
+    except RnncError as error:
+        print(error, file=sys.stderr)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+OURS = "#d1495b"  # the colour of rnnc's figures
+
 
 def new_figure(width: float, height: float) -> Any:
     """An empty figure of matplotlib that needs no window; its size is in inches."""

@@ -12,6 +12,8 @@ def reason(error: Exception) -> str:
         return f"no such plan: found {error.found}; wanted {error.wanted}"
     if isinstance(error, BenchError):
         return f"found {error.found}; wanted {error.wanted}; write {error.write}"
+    if isinstance(error, TimeoutError):
+        return str(error)
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}"[:400]
 

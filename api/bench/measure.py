@@ -22,7 +22,7 @@ from .errors import reason
 from .inputs import DTYPES, Call, Inputs
 from .results import PHASES, Comparison, Phase, Result
 from .rows import SHORT_STEPS, BenchError, Row
-from .time_limit import TooLong, within
+from .time_limit import within
 from .timing import SECONDS_PER_PHASE, WARM_UPS, Figure, free, peak_mib, timed, wait, warm_up
 from .turns import in_turns
 
@@ -130,8 +130,8 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     try:
         with within(settings.ready):
             return _warmed_up(result, inputs, settings)
-    except TooLong:
-        result.absent = f"it was not compiled within {settings.ready:.0f} s"
+    except TimeoutError as error:
+        result.absent = reason(error)
         free(settings.device)
         return None
 

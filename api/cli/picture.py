@@ -74,8 +74,7 @@ def write_picture(path: Path | None, title: str, label: str, marks: Sequence[Mar
         return
     from matplotlib.ticker import LogLocator
 
-    from ..bench.drawing import new_figure, save, tidy
-    from ..bench.overview import OURS
+    from ..bench.drawing import OURS, new_figure, save, tidy
 
     rows = list(dict.fromkeys(mark.row for mark in drawn))
     series = list(dict.fromkeys(mark.series for mark in drawn))

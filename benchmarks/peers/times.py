@@ -16,6 +16,7 @@ import copy
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,9 @@ import typer
 from networks import NETWORKS, Call, Network
 from rich.table import Table
 from rnnc.bench.report import Record, machine_line
+from rnnc.bench.smallest import seconds
+from rnnc.bench.timing import wall
+from rnnc.bench.turns import in_turns
 from torch import Tensor, nn
 
 Named = dict[str, Tensor]
@@ -40,17 +44,6 @@ def run(model: nn.Module, call: Call) -> tuple[Named, Named]:
         torch.stack(learned).sum().backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return {name: output.detach() for name, output in outputs.items()}, gradients
-
-
-def milliseconds(model: nn.Module, call: Call, device: str) -> float:
-    """One run, from an idle device to an idle device; on a CPU the time of this thread."""
-    gpu = device == "cuda"
-    clock, settle = (time.perf_counter, torch.cuda.synchronize) if gpu else (time.thread_time, int)
-    settle()
-    start = clock()
-    run(model, call)
-    settle()
-    return 1e3 * (clock() - start)
 
 
 def differences(before: Named, after: Named) -> float:
@@ -72,24 +65,24 @@ def compare(network: Network, device: str, budget: float, force: bool) -> dict[s
         differences(before, after) if before else None
         for before, after in zip(*results, strict=True)
     ]
-    times: tuple[list[float], list[float]] = [], []
-    end = time.perf_counter() + budget
-    while len(times[0]) < 10 or time.perf_counter() < end:
-        for model, runs in zip((theirs, ours), times, strict=True):
-            runs.append(milliseconds(model, call, device))
-    milliseconds_of = {
-        side: {"median": statistics.median(runs[3:]), "fastest": min(runs[3:])}
-        for side, runs in zip(("torch", "rnnc"), times, strict=True)
+    clock = partial(wall, device=device) if device == "cuda" else lambda each: 1e3 * seconds(each)
+    sides = zip(("torch", "rnnc"), (theirs, ours), strict=True)
+    clocks = {side: partial(clock, partial(run, each, call)) for side, each in sides}
+    in_turns(clocks, 3)  # what is compiled, loaded or recorded
+    times = in_turns(clocks, 1_000_000, time.monotonic() + budget)
+    milliseconds = {
+        side: {"median": statistics.median(took), "fastest": min(took)}
+        for side, took in times.items()
     }
     counts = {"replaced": len(report.replaced), "left": len(report.left)}
     errors = dict(zip(("outputs", "gradients"), apart, strict=True))
     sizes = dict(zip(("hidden", "batch", "steps"), network.sizes, strict=True))
-    return sizes | counts | {"difference": errors, "ms": milliseconds_of}
+    return sizes | counts | {"difference": errors, "ms": milliseconds}
 
 
 def main(
     device: str = "cuda" if torch.cuda.is_available() else "cpu",
-    seconds: Annotated[float, typer.Option(help="for each network")] = 3.0,
+    budget: Annotated[float, typer.Option("--seconds", help="for each network")] = 3.0,
     only: str = "",
     force: Annotated[bool, typer.Option(help="convert modules for which torch is faster")] = False,
     output: Annotated[Path | None, typer.Option(help="a folder for the results")] = None,
@@ -105,7 +98,7 @@ def main(
         if only not in name:
             continue
         try:
-            found[name] = one = compare(network, device, seconds, force)
+            found[name] = one = compare(network, device, budget, force)
         except ImportError as error:
             rich.print(f"{name}: left out, {error}")
             continue

@@ -20,36 +20,23 @@ from peers_files import (
     times,
 )
 
-_LATER = f"Not in one run with the others yet: `{COMMAND}`."
-_UNMEASURED = (
-    "This command has not timed attention, fla, accelerated-scan, Haste and torch.compile on a GPU"
-    " yet, and TorchRL only by `rnnc bench --ragged`; errors of peers were not measured on a GPU."
-    " Tables below that have no figures say so. Haste was built on an H200 with CUDA 13.0, torch"
-    " 2.11.0+cu130, on 2026-11-23: `python benchmarks/peers/haste.py`."
-)
-
-
 Write = Callable[[dict[str, Any]], str]
 
 
-def _of_run(checked: bool = False) -> Callable[[Write], Callable[[Path], str]]:
-    """Give a text the run of all peers; with `checked`, only one whose errors were measured."""
+def _of_run(write: Write) -> Callable[[Path], str]:
+    """Give a text the run of all peers; without one, it says which command measures."""
 
-    def decorate(write: Write) -> Callable[[Path], str]:
-        def read(results: Path) -> str:
-            found = found_in(results)
-            there = found is not None and (found["checks"] or not checked)
-            return write(found) if found and there else missing(COMMAND)
+    def read(results: Path) -> str:
+        found = found_in(results)
+        return missing(COMMAND) if found is None else write(found)
 
-        return read
-
-    return decorate
+    return read
 
 
 def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
     """A table of the LSTM's cases that differ in one size."""
 
-    @_of_run()
+    @_of_run
     def write(found: dict[str, Any]) -> str:
         cases = [c for c in found["cases"] if c["cell"] == "lstm" and wanted(c)]
         if not cases:
@@ -74,7 +61,7 @@ def _legend(found: dict[str, Any]) -> str:
         "ms on the GPU: forward / forward + backward. + with the product of the input, * another"
         " function."
     )
-    return f"{note} {_run(found)}" if found["checks"] else f"{note} {source(found)} {_LATER}"
+    return f"{note} {_run(found)}"
 
 
 def _run(found: dict[str, Any]) -> str:
@@ -82,7 +69,7 @@ def _run(found: dict[str, Any]) -> str:
     return f"{found['machine']['device']}, {found['date']}; [commands](#runs)."
 
 
-@_of_run()
+@_of_run
 def runs(found: dict[str, Any]) -> str:
     """The machine, the date and the commands of the tables, and where FlashRNN's times are from."""
     machine = found["machine"]
@@ -111,7 +98,7 @@ def _lines(
 ) -> Callable[[Path], str]:
     """A table with a line per contender of some cases, the fastest first."""
 
-    @_of_run()
+    @_of_run
     def write(found: dict[str, Any]) -> str:
         cases = [case for case in found["cases"] if wanted(case)]
         if not cases:
@@ -147,7 +134,7 @@ linear = _lines(lambda c: c["cell"] == "hgrn")
 def picture(results: Path) -> str:
     """The picture of all three."""
     found = found_in(results)
-    path = found["path"].with_suffix(".png") if found and found["checks"] else None
+    path = found["path"].with_suffix(".png") if found else None
     if path is None or not path.exists():
         return missing(f"{COMMAND}` and `python benchmarks/comparison_plot.py FILE")
     return f"![milliseconds of each](../benchmarks/results/{path.name})"
@@ -157,7 +144,7 @@ def unmeasured(results: Path) -> str:
     """Who did not take part, and why."""
     found = newest(results, "comparison-*.json")
     if found is None:
-        return f"{missing(COMMAND)} {_UNMEASURED}"
+        return missing(COMMAND)
     reasons: dict[tuple[str, str], list[str]] = {}
     for case in found["cases"]:
         for name, why in case["left_out"].items():
@@ -172,7 +159,7 @@ def unmeasured(results: Path) -> str:
     return f"{own}\n\n{_run(found)}"
 
 
-@_of_run(checked=True)
+@_of_run
 def losses(found: dict[str, Any]) -> str:
     """Where a peer took less time than rnnc, the worst first."""
     pairs = sorted(_pairs(found["cases"]), key=lambda pair: pair[0])
@@ -216,21 +203,15 @@ def _pairs(cases: Iterable[Case]) -> Iterable[tuple[float, Case, Contender, Cont
 
 def module_losses(results: Path) -> str:
     """Where modules as users call them, or rows with resets and lengths, are slower than a peer."""
-    lines = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"]
-    read = {
-        "users-cuda-*.json": ("rnnc bench --users --ahead", _lost_by_users),
-        "ragged-cuda-*.json": ("rnnc bench --ragged", _lost_by_ragged),
-    }
-    sources = []
-    for pattern, (command, lost) in read.items():
+    lines, sources = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"], []
+    for pattern, command, lost in (
+        ("users-cuda-*.json", "rnnc bench --users --ahead", _lost_by_users),
+        ("ragged-cuda-*.json", "rnnc bench --ragged", _lost_by_ragged),
+    ):
         found = newest(results, pattern)
-        if found is None:
-            sources.append(missing(command))
-            continue
-        lines += lost(found["cases"])
-        sources.append(source(found))
-    own = [table(lines)] if len(lines) > 1 else []
-    return "\n\n".join([*own, *sources])
+        lines += lost(found["cases"]) if found else ()
+        sources.append(source(found) if found else missing(command))
+    return "\n\n".join([*([table(lines)] if len(lines) > 1 else []), *sources])
 
 
 def _lost_by_users(cases: list[Case]) -> Iterable[str]:
@@ -249,7 +230,7 @@ def _lost_by_ragged(cases: list[Case]) -> Iterable[str]:
                 yield f"{case['name']}|{name}|{took}|{ratio:.2f} times"
 
 
-@_of_run(checked=True)
+@_of_run
 def accuracy(found: dict[str, Any]) -> str:
     """The errors of those that compute the same, over time and of gradients."""
     lines = ["cell, dtype|contender|h, first eighth|h, last eighth|largest of the gradients"]

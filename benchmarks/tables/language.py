@@ -1,12 +1,16 @@
-"""The tables of the language models."""
+"""The tables of the language models: what they learn, and how fast, on one GPU and on several."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, source, table
+from figures import missing, newest, of_newest, source, table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from ranks_plan import lines_of
 
 # One holds the speeds too. Others are of the same models on another text.
 _FILES = "language-model-*.json"
@@ -119,3 +123,15 @@ def _corpus(corpus: dict[str, Any] | None) -> str:
 
 def _gigabytes(value: int | None) -> str:
     return "-" if value is None else f"{value / 1e9:.1f}"
+
+
+@of_newest("ranks-*.json", "torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")
+def several_gpus(found: dict[str, Any]) -> str:
+    """A table for each context."""
+    alone = [row for row in found["rows"] if row["style"] == "one"]
+    shapes = sorted({(row["context"], row["batch"]) for row in alone})
+    parts = [
+        f"{batch} rows of {context} steps:\n\n{table(lines_of(found, context))}"
+        for context, batch in shapes
+    ]
+    return "\n\n".join([*parts, f"The plan has as many rows per GPU. {source(found)}"])

@@ -1,4 +1,4 @@
-"""The files of peers' times: one run of all, FlashRNN's earlier runs, and the sweeps."""
+"""The files of peers' times: one run of all, and FlashRNN's earlier runs."""
 
 from __future__ import annotations
 
@@ -28,32 +28,9 @@ COLUMNS = {
 
 
 def found_in(results: Path) -> dict[str, Any] | None:
-    """The newest run of all peers, or else the sweeps, in the form of such a run."""
-    found = newest(results, "comparison-*.json") or swept(results)
+    """The newest run of all peers."""
+    found = newest(results, "comparison-*.json")
     return found and with_flashrnn(found, results)
-
-
-def swept(results: Path) -> dict[str, Any] | None:
-    """What `sweeps.py` measured of rnnc and cuDNN, until there is a run of all peers."""
-    found = newest(results, "sweeps-*.json")
-    if found is None:
-        return None
-    cases = []
-    for point in found["points"].values():
-        ran = {("rnnc auto", point["dtype"], "wx ready"): point["ours_us"]}
-        if "nn" in point:
-            ran["nn.LSTM", point["nn"]["dtype"], "with input GEMM"] = point["nn"]["us"]
-        sizes = {name: point[name] for name in ("heads", "head_dim", "batch", "steps")}
-        own = [
-            {"name": name, "dtype": dtype, "terms": terms, "note": "", "peak_mib": None}
-            | {phase: took * point["steps"] / 1e3 for phase, took in us.items()}
-            | {"first_call_seconds": None}
-            for (name, dtype, terms), us in ran.items()
-            if isinstance(us, dict)
-        ]
-        head = {"name": "", "cell": "lstm", "float32": "tf32", "left_out": {}}
-        cases.append({**head, **sizes, "contenders": own})
-    return found | {"cases": cases, "checks": [], "command": found["command"]}
 
 
 def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:

@@ -9,13 +9,14 @@ counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BENCHMARKS = Path(__file__).parents[1]
 FILE = BENCHMARKS.parent / "api" / "report" / "data" / "peers.json"
 STEPS = 1024
+PHASES = ("forward", "forward_backward")
 # A file of results, and the releases of the packages that it measured.
 RUNS = {
     "results/cuda-h200-2026-11-21-queued.json": None,
@@ -25,40 +26,54 @@ SWEEPS = "results/sweeps-h200-2026-11-21.json"
 INPUT_GEMM = "with the product of the input and its weights"
 
 
+class Time(NamedTuple):
+    """What a package took for a row."""
+
+    source: str  # the machine and the file
+    row: dict[str, Any]  # the cell and the sizes
+    name: str  # of the package, with its release if it is known
+    dtype: str
+    milliseconds: Iterable[float]  # of a forward, and of a forward with its backward
+    note: str  # what else the times include
+
+
 def peers() -> dict[str, Any]:
     """The content of the file."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for entry in (*_anchors(), *_sweeps(), *_runs()):  # the newest last
-        key = (*(entry[n] for n in ("cell", "dtype", "batch", "heads", "head_dim")), entry["key"])
-        found[key] = entry
-    entries = [{k: v for k, v in entry.items() if k != "key"} for entry in found.values()]
-    sources = list(dict.fromkeys(entry["source"] for entry in entries))
+    for time in (*_anchors(), *_sweeps(), *_runs()):  # the newest last
+        sizes = {n: time.row[n] for n in ("batch", "heads", "head_dim")}
+        forward, both = (float(f"{t:.3g}") for t in time.milliseconds)
+        key = (time.row["cell"], time.dtype, *sizes.values(), time.name.split()[0])
+        found[key] = {"name": time.name, "cell": time.row["cell"], "dtype": time.dtype, **sizes}
+        found[key] |= {"steps": STEPS, "forward_ms": forward, "both_ms": both, "note": time.note}
+        found[key]["source"] = time.source
+    sources = list(dict.fromkeys(entry["source"] for entry in found.values()))
     return {
         "milliseconds": "of a forward in training, and of forward and backward",
         "sources": sources,
-        "peers": [entry | {"source": sources.index(entry["source"])} for entry in entries],
+        "peers": [e | {"source": sources.index(e["source"])} for e in found.values()],
     }
 
 
-def _entry(row: dict[str, Any], name: str, dtype: str, times: Any, note: str) -> dict[str, Any]:
-    forward, both = (float(f"{t:.3g}") for t in times)
-    sizes = {n: row[n] for n in ("batch", "heads", "head_dim")} | {"steps": STEPS}
-    took = {"forward_ms": forward, "both_ms": both, "note": note, "key": name.split()[0]}
-    return {"name": name, "cell": row["cell"], "dtype": dtype, **sizes, **took}
+def _read(path: str) -> tuple[dict[str, Any], str]:
+    """A file of results, and its machine, command and name."""
+    content = json.loads((BENCHMARKS / path).read_text("utf-8"))
+    on = content["machine"]
+    machine = f"one {on['device']}, torch {on['torch']}, {content['date']}"
+    return content, f"{machine}: `{content['command']}`, benchmarks/{path}"
 
 
-def _anchors() -> Iterator[dict[str, Any]]:
+def _anchors() -> Iterator[Time]:
     anchors = json.loads((BENCHMARKS / "anchors.json").read_text("utf-8"))
-    sizes = json.loads((BENCHMARKS / next(iter(RUNS))).read_text("utf-8"))["rows"]
     source = f"{anchors['measured_on']}: benchmarks/anchors.json"
-    packages = (("flashrnn", "FlashRNN 1.0.5", "bfloat16"), ("cudnn", "cuDNN", "float16"))
-    for size in sizes:
-        row = anchors["rows"][str(size["number"])]
-        for key, name, dtype in packages:
-            # cuDNN has no heads: where the row has several, it was measured with one.
-            if key in row and (key == "flashrnn" or size["heads"] == 1):
-                note = INPUT_GEMM if key == "cudnn" else _note(row, "FlashRNN")
-                yield _entry(size, name, dtype, row[key], note) | {"source": source}
+    for row in _read(next(iter(RUNS)))[0]["rows"]:
+        known = anchors["rows"][str(row["number"])]
+        if "flashrnn" in known:
+            note = _note(known, "FlashRNN")
+            yield Time(source, row, "FlashRNN 1.0.5", "bfloat16", known["flashrnn"], note)
+        # cuDNN has no heads: where the row has several, it was measured with one.
+        if "cudnn" in known and row["heads"] == 1:
+            yield Time(source, row, "cuDNN", "float16", known["cudnn"], INPUT_GEMM)
 
 
 def _note(row: dict[str, Any], package: str) -> str:
@@ -66,43 +81,26 @@ def _note(row: dict[str, Any], package: str) -> str:
     return "; ".join(part.partition(": ")[2] for part in parts)
 
 
-def _sweeps() -> Iterator[dict[str, Any]]:
-    content = json.loads((BENCHMARKS / SWEEPS).read_text("utf-8"))
+def _sweeps() -> Iterator[Time]:
+    content, source = _read(SWEEPS)
     for point in content["points"].values():
-        if point["steps"] == STEPS and point["heads"] == 1 and "us" in point.get("nn", {}):
-            us = point["nn"]["us"]
-            times = [us[phase] * STEPS / 1000 for phase in ("forward", "forward_backward")]
-            row = point | {"cell": "lstm"}
-            yield (
-                _entry(row, "cuDNN", point["nn"]["dtype"], times, INPUT_GEMM)
-                | {"source": _source(content, SWEEPS)}
-            )
+        nn = point.get("nn", {})
+        if point["steps"] == STEPS and point["heads"] == 1 and "us" in nn:
+            times = [nn["us"][phase] * STEPS / 1000 for phase in PHASES]
+            yield Time(source, point | {"cell": "lstm"}, "cuDNN", nn["dtype"], times, INPUT_GEMM)
 
 
-def _runs() -> Iterator[dict[str, Any]]:
+def _runs() -> Iterator[Time]:
     for path, release in RUNS.items():
-        content = json.loads((BENCHMARKS / path).read_text("utf-8"))
+        content, source = _read(path)
+        wanted = ("FlashRNN cuda_fused",) if release else ("nn.LSTM", "nn.GRU", "nn.RNN")
+        package = (release, "") if release else ("cuDNN", INPUT_GEMM)
         for row in content["rows"]:
             for each in row["contenders"]:
-                both = each["forward"] and each["forward_backward"]
-                if each["ours"] or not both or row["steps"] != STEPS:
-                    continue
-                if each["note"] or (release is None) == each["name"].startswith("FlashRNN"):
-                    continue
-                if each["name"] not in ("FlashRNN cuda_fused", "nn.LSTM", "nn.GRU", "nn.RNN"):
-                    continue
-                times = [each[p]["median"] for p in ("forward", "forward_backward")]
-                name, note = (release, "") if release else ("cuDNN", INPUT_GEMM)
-                yield (
-                    _entry(row, name, each["dtype"], times, note)
-                    | {"source": _source(content, path)}
-                )
-
-
-def _source(content: dict[str, Any], path: str) -> str:
-    on = content["machine"]
-    machine = f"one {on['device']}, torch {on['torch']}, {content['date']}"
-    return f"{machine}: `{content['command']}`, benchmarks/{path}"
+                ran = all(each[phase] for phase in PHASES) and not each["note"]
+                if ran and row["steps"] == STEPS and each["name"] in wanted:
+                    times = [each[phase]["median"] for phase in PHASES]
+                    yield Time(source, row, package[0], each["dtype"], times, package[1])
 
 
 def main() -> None:

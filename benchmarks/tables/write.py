@@ -17,11 +17,9 @@ from typing import Any
 
 import comparison
 from figures import of_newest, source, table
-from language import language_model
-from ragged import ragged
-from several_gpus import several_gpus
+from language import language_model, several_gpus
+from modules import plans, ragged, users
 from tracking import state_tracking
-from users import plans, users
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -63,7 +61,7 @@ def rows_table(found: dict[str, Any]) -> str:
         steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
         cells = [
             f"{row['number']}, {_sizes(row)}",
-            _plan(ours),
+            ours["runs_as"],
             _phases(ours),
             _numbers(row["target"] or ()),
             _numbers(f"{n / 1e3:.2f}" for n in steps.values() if n),
@@ -91,13 +89,6 @@ def landing(found: dict[str, Any]) -> str:
             lines.append("|".join([sizes, _both(_phases(ours)), *map(_both, peers)]))
     note = "cuDNN's times include the product of the input with its weights."
     return f"{table(lines)}\n\n{note} {source(found)}{_peers_note(found)}"
-
-
-@of_newest("sweeps-*.json", "python benchmarks/sweeps.py")
-def sweeps(found: dict[str, Any]) -> str:
-    """The picture of the sweeps."""
-    picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
-    return f"![microseconds per step]({picture})\n\n{source(found)}"
 
 
 @of_newest("error-over-time-*.json", "python benchmarks/error_over_time.py")
@@ -144,7 +135,6 @@ def roofline(found: dict[str, Any]) -> str:
 TABLES: dict[str, Callable[[Path], str]] = {
     "rows": rows_table,
     "landing": landing,
-    "sweeps": sweeps,
     "error": error,
     "roofline": roofline,
     "users": users,
@@ -168,10 +158,7 @@ def _peers_note(content: dict[str, Any]) -> str:
     there = {row["number"] for row in content["rows"]}
     missing = [str(n) for n in range(1, _ALL_ROWS + 1) if n not in there]
     note = f" FlashRNN 1.0.5, its best kernel: {MEASURED_ON}, from an idle GPU."
-    note += f" Not in that run: rows {', '.join(missing)}." if missing else ""
-    variants = {c["variant"] for row in content["rows"] for c in row["contenders"]}
-    newer = [v for v in ("cluster", "grid") if v not in variants]
-    return note + (f" Newer than that run: {' and '.join(newer)} plans." if newer else "")
+    return note + (f" Not in that run: rows {', '.join(missing)}." if missing else "")
 
 
 def _wrapped(line: str) -> str:
@@ -200,11 +187,6 @@ def _cudnn(row: dict[str, Any]) -> str:
         if c["name"].startswith("nn.") and c["dtype"] == "float16" and c["forward_backward"]
     ]
     return f"{_phases(nn[0])}{' (one head)' if nn[0]['note'] else ''}" if nn else "-"
-
-
-def _plan(ours: dict[str, Any]) -> str:
-    """The kind of plan that ran."""
-    return ours.get("runs_as") or ours["variant"]
 
 
 def _phases(contender: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Draws pictures of measurements as SVG, from the files in benchmarks/results.
 
-The function of each measurement draws it, as it drew the PNG there. Two kinds stay PNGs: the file
-of state tracking lacks the band over seeds, and an example that needs other packages draws PPO's.
+The function of each measurement draws it, as it drew the PNG there. Three kinds stay PNGs: the file
+of state tracking lacks the band over seeds, an example that needs other packages draws PPO's, and
+nothing draws the sweeps of 2026-11-21 any more.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ def _speed(content: dict[str, Any], path: Path) -> None:
 
 # By how the name of a picture starts: how it ends beyond the name of its file, and what draws it.
 _DRAW: dict[str, tuple[str, Draw]] = {
-    "sweeps-": ("", lambda content, path: _from("benchmarks", "sweeps_plot").plot(content, path)),
     "error-over-time-": (
         "",
         lambda content, path: _from("benchmarks", "error_plot").plot(content, path),

@@ -115,6 +115,19 @@ RNNC_INLINE void store_restarts(unsigned char* all, int64 group, int64 count, in
   for (int64 i = count; i < pitch - kMaskPadding; ++i) steps[i] = 0;
 }
 
+// A bit per place of a group of rows: whether restarts(row) is true of the row at that place.
+template <typename Arguments, typename Restarts>
+RNNC_INLINE u32 bits_of(const Arguments& a, int64 group, Restarts restarts) {
+  u32 bits = 0;
+#pragma unroll
+  for (int k = 0; k < kMaskRows; ++k) {
+    const int64 place = group * kMaskRows + k;
+    if (place >= a.batch) break;
+    bits |= static_cast<u32>(restarts(row_at(a.order, place))) << k;
+  }
+  return bits;
+}
+
 // The rows of steps that run.
 template <typename Word>
 RNNC_INLINE void select_rows(const SelectArguments& a) {
@@ -196,12 +209,7 @@ rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
   const int64 direction = blockIdx.y;
   const bool reverse = a.reverses >> direction & 1;
   unsigned char* const steps = a.steps + (direction * a.count + t) * a.batch;
-  u32 restarts = 0;
-#pragma unroll
-  for (int k = 0; k < kMaskRows; ++k) {
-    const int64 place = group * kMaskRows + k;
-    if (place >= a.batch) break;
-    const int64 row = row_at(a.order, place);
+  const u32 restarts = bits_of(a, group, [&](int64 row) {
     int64 end = a.count;
     if (a.lengths) {
       end = steps_of(a.lengths[row], a.count);
@@ -209,8 +217,8 @@ rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
     }
     const u32 how = how_of(a, reverse, t, row, end);
     steps[row] = static_cast<unsigned char>(how);
-    restarts |= static_cast<u32>(how == kRestart) << k;
-  }
+    return how == kRestart;
+  });
   store_restarts(a.restarts, direction * groups + group, a.count, t, restarts);
 }
 
@@ -242,14 +250,8 @@ rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {
   const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
   const int64 group = quotient(i, a.count), t = i - group * a.count;
   if (group * kMaskRows >= a.batch) return;
-  u32 restarts = 0;
-#pragma unroll
-  for (int k = 0; k < kMaskRows; ++k) {
-    const int64 place = group * kMaskRows + k;
-    if (place >= a.batch) break;
-    const int64 row = row_at(a.order, place);
-    restarts |= static_cast<u32>(a.steps[t * a.batch + row] == kRestart) << k;
-  }
+  const u32 restarts = bits_of(
+      a, group, [&](int64 row) { return a.steps[t * a.batch + row] == kRestart; });
   store_restarts(a.restarts, group, a.count, t, restarts);
 }
 

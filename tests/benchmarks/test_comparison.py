@@ -130,21 +130,6 @@ def test_flashrnn_s_times_may_be_of_earlier_runs(comparison, results):
     assert "in 1 of 4 pairs" in comparison.losses(results)
 
 
-def test_until_there_is_a_run_of_all_the_sweeps_are_shown(comparison, tmp_path):
-    point = {"heads": 1, "head_dim": 768, "batch": 16, "steps": 1024, "dtype": "bfloat16"}
-    us = {"forward": 1.0, "forward_backward": 3.0}
-    half = {"dtype": "float16", "us": {"forward": 2.0, "forward_backward": 6.0}}
-    points = {"a": point | {"ours_us": us, "nn": half}}
-    points["b"] = point | {"heads": 12, "head_dim": 64, "ours_us": "OutOfMemoryError: no"}
-    head = {"date": "2026-11-21", "command": "python benchmarks/sweeps.py", "machine": MACHINE}
-    (tmp_path / "sweeps-h200.json").write_text(json.dumps(head | {"points": points}))
-    text = comparison.over_batch(tmp_path)
-    assert "| 1 x 768, B 16, T 1024 | 1.02 / 3.07 | 2.05 / 6.14 |" in text
-    assert "`python benchmarks/sweeps.py`. Not in one run with the others yet: `rnnc" in text
-    assert comparison.losses(tmp_path).startswith("Not measured yet")
-    assert "Haste was built on an H200" in comparison.unmeasured(tmp_path)
-
-
 def test_who_did_not_run_is_said_with_the_reason(comparison, results):
     text = comparison.unmeasured(results)
     assert "| TorchRL | 1 | lstm, 1 x 512, B 64, T 256, exact | no module named torchrl |" in text

@@ -15,7 +15,7 @@ SIZES = {"block": (12, 64), "cluster": (3, 256), "grid": (1, 768), "alternating"
 
 @pytest.fixture
 def cost_parts(script):
-    return script("cost_parts")
+    return script("roofline_kernel")
 
 
 @pytest.mark.parametrize("variant", SIZES)
@@ -39,7 +39,6 @@ def test_no_part_is_negative(cost_parts, name, batch):
 def test_a_mixed_plan_has_each_direction_s_parts(cost_parts):
     shape = Shape(12, 64)
     block, cluster = (plan_for(rnnc.cells.lstm, shape, H200, v) for v in ("block", "cluster"))
-    found = cost_parts.parts(Plan(block.forward, cluster.backward))
-    forward, _ = cost_parts.parts(block)
-    _, backward = cost_parts.parts(cluster)
-    assert found == (forward, backward)
+    found = cost_parts.named_parts(Plan(block.forward, cluster.backward))
+    assert found["forward"] == cost_parts.named_parts(block)["forward"]
+    assert found["backward"] == cost_parts.named_parts(cluster)["backward"]

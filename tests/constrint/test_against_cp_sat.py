@@ -1,39 +1,23 @@
 """Mid-size problems: the solver gives the answers of OR-tools CP-SAT."""
 
 import random
-import sys
-from pathlib import Path
 
+import problems
 import pytest
 from rnnc.constrint import Model, Unsatisfiable
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "constrint"
+pytest.importorskip("ortools", reason="OR-tools is not installed")
+from cp_sat import CpSat
 
 
-@pytest.fixture(scope="module")
-def bench():
-    """The benchmark's problems and its translation for CP-SAT."""
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
-    pytest.importorskip("constraint", reason="python-constraint2 is not installed")
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import solver_peers
-        import solver_problems
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return solver_peers, solver_problems
-
-
-def everything(peers, model, seconds=30.0):
-    cp_sat = peers.CpSat(model)
-    status, seen = cp_sat.all_solutions(seconds)
+def everything(model, seconds=30.0):
+    status, seen = CpSat(model).all_solutions(seconds)
     assert status in ("OPTIMAL", "INFEASIBLE"), "CP-SAT ran out of time: raise it, or ask for less"
     return seen
 
 
 @pytest.mark.parametrize("shape", [(48, 16, 16, 4), (3, 384, 8, 3), (1, 2048, 16, 4)])
-def test_all_solutions_of_a_tile_problem(bench, shape):
-    peers, problems = bench
+def test_all_solutions_of_a_tile_problem(shape):
     model = problems.tile_problem(*shape)
     assert (len(model.variables), len(model.constraints)) == (12, 15)
     # A corner of the problem, so that CP-SAT enumerates it in seconds.
@@ -41,35 +25,33 @@ def test_all_solutions_of_a_tile_problem(bench, shape):
     model.require(model["warps_k"] >= 4)
     ours = [tuple(s.values()) for s in model.solutions()]
     assert ours == sorted(ours)
-    assert set(ours) == everything(peers, model)
+    assert set(ours) == everything(model)
     assert model.count() == len(ours)
 
 
-def test_the_large_problem_and_one_that_cannot_fit(bench):
-    peers, problems = bench
+def test_the_large_problem_and_one_that_cannot_fit():
     model = problems.two_direction_problem()
     solution = model.solve()
-    assert peers.CpSat(model).solve(60)[0] == "OPTIMAL"
+    assert CpSat(model).solve(60)[0] == "OPTIMAL"
     # CP-SAT takes our solution, every derived variable included.
     for name, value in solution.items():
         model.require(model[name] == value)
-    assert everything(peers, model) == {tuple(solution.values())}
+    assert everything(model) == {tuple(solution.values())}
     impossible = problems.two_direction_problem(dim=4096)
     with pytest.raises(Unsatisfiable) as caught:
         impossible.solve()
-    assert peers.CpSat(impossible).solve(60)[0] == "INFEASIBLE"
+    assert CpSat(impossible).solve(60)[0] == "INFEASIBLE"
     core = Model.parse(
         "\n".join(
             [f"{v} in {v.domain}" for v in impossible.variables]
             + [str(impossible.constraints[name]) for name in caught.value.core]
         )
     )
-    assert peers.CpSat(core).solve(60)[0] == "INFEASIBLE"
+    assert CpSat(core).solve(60)[0] == "INFEASIBLE"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_mid_size_models(bench, seed):
-    peers, _ = bench
+def test_random_mid_size_models(seed):
     draw = random.Random(seed)
     m = Model()
     names = [m.int(f"x{i}", 1, draw.choice([8, 30, 100])) for i in range(7)]
@@ -91,11 +73,11 @@ def test_random_mid_size_models(bench, seed):
     m.require(names[0] * names[1] >= 12)
     ours = {tuple(s.values()) for _, s in zip(range(300), m.solutions(), strict=False)}
     if len(ours) < 300:
-        assert ours == everything(peers, m)
+        assert ours == everything(m)
     else:
         # Too many to list twice: CP-SAT agrees that each of a few is one.
         for values in sorted(ours)[::100]:
             fixed = Model.parse(str(m))
             for name, value in zip(names, values, strict=True):
                 fixed.require(fixed[name.name] == value)
-            assert everything(peers, fixed) == {values}
+            assert everything(fixed) == {values}

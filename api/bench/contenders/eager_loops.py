@@ -9,6 +9,7 @@ The reference serves any cell and multiplies gate by gate, so it would be a weak
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -105,28 +106,26 @@ def _one_step(cell: str, wx: Tensor, weights: Tensor, states: list[Tensor]) -> l
 
 def compiled_loop(dtype: str) -> Contender:
     """A plain loop under torch.compile."""
-    return Contender("torch.compile of a loop", dtype, False, "wx ready", _compiled)
+
+    def prepare(inputs: Inputs) -> Call:
+        return _called(inputs, torch.compile(plain_loop, fullgraph=True, dynamic=False))
+
+    return Contender("torch.compile of a loop", dtype, False, "wx ready", prepare)
 
 
 def compiled_step(dtype: str) -> Contender:
     """A plain loop in Python over a step under torch.compile."""
-    name = "torch.compile of a step"
-    return Contender(name, dtype, False, "wx ready", _step_compiled)
 
+    def prepare(inputs: Inputs) -> Call:
+        step = torch.compile(_one_step, fullgraph=True, dynamic=False)
+        return _called(inputs, partial(_over_time, step))
 
-def _compiled(inputs: Inputs) -> Call:
-    return _called(inputs, torch.compile(plain_loop, fullgraph=True, dynamic=False))
-
-
-def _step_compiled(inputs: Inputs) -> Call:
-    step = torch.compile(_one_step, fullgraph=True, dynamic=False)
-    return _called(inputs, lambda *given: _over_time(step, *given))
+    return Contender("torch.compile of a step", dtype, False, "wx ready", prepare)
 
 
 def _called(inputs: Inputs, loop: Callable[[str, Tensor, Tensor], Tensor]) -> Call:
     wx, R, cell = inputs.wx, inputs.R, inputs.row.cell
     if R is None or not has_loop(cell):
-        raise BenchError(
-            f"no plain loop of {cell}", "lstm, slstm, gru or elman", "another --contenders"
-        )
+        wanted = "lstm, slstm, gru or elman"
+        raise BenchError(f"no plain loop of {cell}", wanted, "another --contenders")
     return Call(lambda: loop(cell, wx, R), inputs.d_h.transpose(0, 1), [wx, R])

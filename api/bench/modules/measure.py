@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 
 from ..errors import in_a_line
-from ..time_limit import TooLong, within
+from ..time_limit import within
 from ..timing import free, timed, wall, warm_up
 from ..turns import in_turns
 from .cases import Case
@@ -98,18 +98,22 @@ class UserResult(Result):
     @property
     def times(self) -> float | None:
         """How many times as fast as torch rnnc is by wall-clock."""
-        return self.peer.wall / self.ours.wall if self.ours and self.peer else None
+        return self._times(self.ours, "wall")
 
     @property
     def stepper_times(self) -> float | None:
         """The same of `rnn.stepper`."""
-        return self.peer.wall / self.stepper.wall if self.stepper and self.peer else None
+        return self._times(self.stepper, "wall")
 
     @property
     def device_times(self) -> float | None:
         """The same of the GPU's time; None on a CPU."""
-        found = [side.device for side in self.peers.values() if side.device]
-        return min(found) / self.ours.device if found and self.ours and self.ours.device else None
+        return self._times(self.ours, "device")
+
+    def _times(self, side: Side | None, clock: str) -> float | None:
+        found = [took for peer in self.peers.values() if (took := getattr(peer, clock))]
+        own = getattr(side, clock, None)
+        return min(found) / own if found and own else None
 
     def record(self) -> dict[str, Any]:
         """All of it, as JSON writes it."""
@@ -141,8 +145,8 @@ def measure_user(case: Case, device: str, repeat: int, until: float) -> UserResu
     """
     until = min(until, time.monotonic() + _MOST_SECONDS)
     found = UserResult(case)
-    runs, ahead = _started(found, user_contenders(case, device), device)
-    found.sides = _sides(runs, device, ahead, repeat, until)
+    runs = _started(found, user_contenders(case, device), device)
+    found.sides = _sides(runs, device, repeat, until)
     runs.clear()
     if case.compiled:
         torch.compiler.reset()
@@ -159,9 +163,9 @@ def measure_ragged(
     """
     found = Result(case)
     contenders = ragged_contenders(case, ragged_inputs(case, device))
-    runs, ahead = _started(found, contenders, device, ready)
+    runs = _started(found, contenders, device, ready)
     until = time.monotonic() + seconds
-    found.sides = _sides(runs, device, ahead, repeat, until, shuffled=True)
+    found.sides = _sides(runs, device, repeat, until, shuffled=True)
     runs.clear()
     free(device)
     return found
@@ -169,38 +173,34 @@ def measure_ragged(
 
 def _started(
     found: Result, contenders: Iterable[tuple[str, Make]], device: str, ready: float = math.inf
-) -> tuple[dict[str, Run], dict[str, float]]:
+) -> dict[str, tuple[Run, float]]:
     """What runs, warm, and for how many milliseconds the GPU is kept busy while it is queued."""
-    runs, ahead = dict[str, Run](), dict[str, float]()
+    runs = {}
     for name, make in contenders:
         try:
             with within(ready):
                 run = make()
-                ahead[name] = warm_up(run, device, _WARM_UPS).ahead
-                runs[name] = run
-        except TooLong:
-            found.failures[name] = f"it was not compiled within {ready:.0f} s"
+                runs[name] = run, warm_up(run, device, _WARM_UPS).ahead
         except Exception as error:
             # Any error is a line of the table, and the others go on.
             found.failures[name] = in_a_line(error)
-    return runs, ahead
+    return runs
 
 
 def _sides(
-    runs: dict[str, Run],
+    runs: dict[str, tuple[Run, float]],
     device: str,
-    ahead: dict[str, float],
     repeat: int,
     until: float,
     shuffled: bool = False,
 ) -> dict[str, Side]:
     """Time contenders in turns, first from an idle device and then with a full queue."""
     half = until if device == "cpu" else (time.monotonic() + until) / 2
-    clocks = {name: partial(wall, run, device) for name, run in runs.items()}
+    clocks = {name: partial(wall, run, device) for name, (run, _) in runs.items()}
     walls = in_turns(clocks, repeat, half, shuffled=shuffled)
     if device == "cpu":
         return {name: Side(median(took), None, None, len(took)) for name, took in walls.items()}
-    events = {name: partial(timed, run, device, ahead[name]) for name, run in runs.items()}
+    events = {name: partial(timed, run, device, ahead) for name, (run, ahead) in runs.items()}
     queued = in_turns(events, repeat, until, shuffled=shuffled)
     return {
         name: Side(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -92,19 +92,9 @@ class PlanResult:
         """By which part the estimate of what `"auto"` chose is above the measured time."""
         return self.auto.estimate / self.auto.took - 1 if self.auto.took else None
 
-    def renamed(self, case: str) -> Self:
-        """The same for another case of the same sizes."""
-        return replace(self, case=case)
-
     def record(self) -> dict[str, Any]:
         """All of it, as JSON writes it."""
         return {**asdict(self), "ratio": self.ratio, "error": self.error}
-
-    @classmethod
-    def of_record(cls, record: dict[str, Any]) -> Self:
-        """What `record` gave."""
-        own = {name: record[name] for name in ("case", "direction", "steps", "chosen")}
-        return cls(**own, tilings=tuple(Tiling(**each) for each in record["tilings"]))
 
 
 class Candidates:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any, cast
 
@@ -157,7 +158,7 @@ class _Found:
         sizes = _CHECKED[self._device]
         with stage(f"comparing {', '.join(asked)} with float64"):
             for check in check_all(self._device, sizes, asked, _ready(left)):
-                self.checks[_key(check.record())] = check.record()
+                self.checks[_key(asdict(check))] = asdict(check)
                 self._write()
                 if time.monotonic() > deadline:
                     return

@@ -7,7 +7,29 @@ from typing import Any
 
 from ...bench.modules.measure import Result, Side, UserResult
 from ...bench.modules.plans import PlanResult
+from ...bench.results import PHASES, Comparison
 from ..picture import Mark
+
+
+def rows_marks(found: Sequence[Comparison]) -> Iterator[Mark]:
+    """Times of all contenders, of the plan that `"auto"` runs, and targets: a row for each phase.
+
+    Args:
+        found: what was measured.
+    """
+    for comparison in found:
+        for place, phase in enumerate(PHASES[:2]):
+            row = f"{comparison.row}: {'forward + backward' if place else 'forward'}"
+            for result in comparison.results:
+                contender, figure = result.contender, result.figures.get(phase)
+                terms = "" if contender.terms == "wx ready" else " +"
+                name = f"{contender.name}, {contender.dtype}{terms}{' *' * bool(contender.note)}"
+                yield Mark(row, name, figure.median if figure else None, contender.ours)
+                if contender.variant == "auto" and result.planned:
+                    nanoseconds = sum(result.planned[: place + 1]) * comparison.row.steps
+                    yield Mark(row, "auto by the model", 1e-6 * nanoseconds)
+            if comparison.row.target:
+                yield Mark(row, "target", comparison.row.target[place])
 
 
 def users_marks(found: Sequence[UserResult]) -> Iterator[Mark]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import torch
+from pydantic import TypeAdapter
 
 from ...bench.compile_pool import CompilePool
 from ...bench.modules.cases import Case, user_cases
@@ -46,7 +48,8 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
     record = Record(device, command, method=_METHOD)
     record.into(options.json)
     on = record.machine
-    found = [PlanResult.of_record(each) for each in earlier_results(options.json, on, "kernels")]
+    earlier = earlier_results(options.json, on, "kernels")
+    found = TypeAdapter(list[PlanResult]).validate_python(earlier)
     there = {each.case for each in found}
     cases = [
         case
@@ -70,7 +73,7 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
             if each.key not in measured:
                 measured[each.key] = measure_plans(each, torch.device("cuda", index))
                 torch.cuda.empty_cache()
-            found += [result.renamed(str(each.case)) for result in measured[each.key]]
+            found += [replace(result, case=str(each.case)) for result in measured[each.key]]
             kernels = [result.record() for result in found]
             record.write(summary=plans_summary(found), kernels=kernels)
     print_table(plans_table(found))

@@ -15,7 +15,6 @@ from ...bench.contenders.kinds import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
 from ...bench.measure import Settings, measure_row, short_row
-from ...bench.plot import plot
 from ...bench.precompile import compile_ahead
 from ...bench.report import Record, machine_line
 from ...bench.results import Comparison
@@ -23,13 +22,15 @@ from ...bench.rows import BenchError, Row, rows_named
 from ...bench.text import comparison_table, notes, summary_table
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import counted
+from ...errors import RnncError
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
-from ..picture import check_picture
+from ..picture import check_picture, write_picture
 from ..progress import stage, stages
 from .options import BenchOptions
 from .peers import bench_peers
+from .pictures import rows_marks
 from .ragged import bench_ragged
 from .users import bench_users
 
@@ -56,7 +57,7 @@ def bench(options: BenchOptions, command: str) -> None:
         bench_peers(options, _device(options.device), command)
         return
     settings = _settings(options)
-    anchors = read_anchors(options.anchors) if options.anchors else Anchors()
+    anchors = read_anchors(options.anchors) if options.anchors else Anchors(rows={})
     chosen = _rows(options, anchors)
     deadline = math.inf if options.limit is None else began + options.limit
     record = Record(settings.device, command, method=settings.method)
@@ -85,13 +86,10 @@ def bench(options: BenchOptions, command: str) -> None:
     if len(found) > 1 and settings.device == "cuda":
         print_lines("")
         print_table(summary_table(found))
-    on = record.machine
-    title = f"{on['device']}, torch {on['torch']}, {record.head['date']}"
     for path in record.paths:
         print_lines(f"wrote {path}")
-        _plot(found, title, path.with_suffix(".svg"))
-    if options.plot is not None:
-        _plot(found, title, options.plot)
+        _draw(found, record, path.with_suffix(".svg"))
+    _draw(found, record, options.plot)
 
 
 def _settings(options: BenchOptions) -> Settings:
@@ -169,10 +167,12 @@ def _first(found: Comparison, cell: CellSpec, settings: Settings) -> None:
         found.first[name] = first_results(found.row, cell, settings.device, contender)
 
 
-def _plot(found: list[Comparison], title: str, path: Path) -> None:
+def _draw(found: list[Comparison], record: Record, path: Path | None) -> None:
     try:
-        plot(found, title, path)
-        print_lines(f"wrote {path}")
-    except BenchError as error:
+        check_picture(path)
+    except RnncError as error:
         # The figures are written already, so a missing picture is no failure.
         Console(stderr=True, highlight=False).print(f"no picture: {error}", markup=False)
+        return
+    label = "ms; + with its input GEMM; * one head only, or another function"
+    write_picture(path, f"rnnc bench: {record.title}", label, list(rows_marks(found)))

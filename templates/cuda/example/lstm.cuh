@@ -1,5 +1,6 @@
-// What the generated sources of one cell define ahead of the library's headers:
-// the LSTM, in plain plans: no source of them defines a switch.
+// What the generated sources of an LSTM define ahead of the library's headers: with RNNC_PLAIN
+// those of plain plans, which define no switch; without it those of an LSTM with an input that no
+// weight multiplies, with all switches.
 //
 // `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
@@ -7,6 +8,16 @@
 // any header.
 #pragma once
 
+#ifndef RNNC_PLAIN
+#define RNNC_REVERSE_HALF  // the second half of the heads runs from the last step to the first
+#define RNNC_MASKED  // rows have lengths and resets
+#define RNNC_RESETS_AHEAD  // values after resets that differ between steps are in shared memory ahead of the step
+#define RNNC_UNWEIGHTED  // the last gates are inputs of the cell that no weight multiplies
+#define RNNC_REVERSE  // the cell runs from the last step to the first
+#define RNNC_WAVEFRONT  // the kernel hands over chunks of steps
+#define RNNC_RESETS_LATE  // values after resets that differ between steps are loaded where rows restart
+
+#endif
 namespace rnnc {
 
 using Element = struct bfloat16;
@@ -19,8 +30,15 @@ constexpr bool kTf32 = false;
 // The sizes of the cell.
 struct Cell {
   static constexpr int kStates = 2;  // h, c
+#ifdef RNNC_PLAIN
   static constexpr int kGates = 4;  // i, f, z, o
+#else
+  static constexpr int kGates = 5;  // i, f, z, o, decay
+#endif
   static constexpr int kInputGates = 4;  // the first ones
+#ifndef RNNC_PLAIN
+  static constexpr int kUnweighted = 1;  // the last ones
+#endif
   static constexpr int kBiasGates = 4;
   static constexpr int kDiagonalPairs = 0;
   static constexpr int kParams = 0;
@@ -39,8 +57,13 @@ __device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diago
 __device__ constexpr int kSourceState[] = {0};  // source -> state
 __device__ constexpr int kSourcePairs[] = {4};  // source -> count
 __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
+#ifdef RNNC_PLAIN
 __device__ constexpr int kPairGate[] = {2, 0, 1, 3};  // pair -> gate
 __device__ constexpr int kPairMatrix[] = {2, 0, 1, 3};  // pair -> matrix
+#else
+__device__ constexpr int kPairGate[] = {1, 2, 0, 3};  // pair -> gate
+__device__ constexpr int kPairMatrix[] = {1, 2, 0, 3};  // pair -> matrix
+#endif
 
 // Whether the backward reads the values of each state before a step.
 __device__ constexpr bool kReads[] = {false, true};
@@ -52,32 +75,64 @@ __device__ constexpr bool kReads[] = {false, true};
 
 namespace rnnc {
 
+#ifdef RNNC_PLAIN
 // 20 operations per unit
+#else
+// 22 operations per unit
+#endif
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
+#ifdef RNNC_PLAIN
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
     real& d_o, real& d_z, real& d_h, real& d_c) {
+#else
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real decay_, real& d_f,
+    real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
+#endif
   const real t0 = d_h_next*sigmoid_o;
   const real tanh_c_next = tanh(c_next);
   const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
+#ifdef RNNC_PLAIN
   d_c = d_c_next_sum*sigmoid_f;
+#else
+  const real t1 = d_c_next_sum*sigmoid_f;
+  d_c = t1*decay_;
+#endif
   d_f = d_c*c*(real(1) - sigmoid_f);
+#ifdef RNNC_PLAIN
   const real t1 = d_c_next_sum*sigmoid_i;
   d_i = t1*tanh_z*(real(1) - sigmoid_i);
+#else
+  const real t2 = d_c_next_sum*sigmoid_i;
+  d_i = t2*tanh_z*(real(1) - sigmoid_i);
+#endif
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+#ifdef RNNC_PLAIN
   d_z = t1*(real(1) - tanh_z*tanh_z);
+#else
+  d_z = t2*(real(1) - tanh_z*tanh_z);
+  d_decay_ = t1*c;
+#endif
   d_h = real(0);
 }
 
 // The backward pointwise map of one item: replaces the gradients of the states after the step by those
 // of the states before it.
+#ifdef RNNC_PLAIN
 RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell::kSaved)],
+#else
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[Cell::kSaved + Cell::kUnweighted],
+#endif
                                           const real (&before)[Cell::kStates],
                                           const real (&after)[Cell::kStates],
                                           const real (&param)[at_least_one(Cell::kParams)],
                                           real (&d_states)[Cell::kStates],
                                           real (&d_gates)[at_least_one(Cell::kGates)],
                                           real (&d_params)[at_least_one(Cell::kParams)]) {
+#ifdef RNNC_PLAIN
   real d_f, d_i, d_o, d_z, d_h, d_c;
+#else
+  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
+#endif
   pointwise_backward(
       saved[0],
       saved[1],
@@ -89,11 +144,19 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell:
       after[1],
       d_states[0],
       d_states[1],
+#ifdef RNNC_PLAIN
       d_f, d_i, d_o, d_z, d_h, d_c);
+#else
+      saved[Cell::kSaved + 0],
+      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
+#endif
   d_gates[0] = d_i;
   d_gates[1] = d_f;
   d_gates[2] = d_z;
   d_gates[3] = d_o;
+#ifndef RNNC_PLAIN
+  d_gates[4] = d_decay_;
+#endif
   d_states[0] = d_h;
   d_states[1] = d_c;
 }
@@ -108,23 +171,40 @@ struct Plan {
   static constexpr int kBlockRows = 4 * kThreadRows;
   static constexpr int kWarps = 4;
   static constexpr int kNumStages = 8;  // steps whose data is in flight
+#ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 44032;  // bytes per block
+#else
+  static constexpr int kPlannedShared = 48640;  // bytes per block
+#endif
 };
 
 }  // namespace rnnc::block_backward
 
 namespace rnnc {
 
+#ifdef RNNC_PLAIN
 // 9 operations per unit
+#else
+// 10 operations per unit
+#endif
 template <typename _sigmoid>
+#ifdef RNNC_PLAIN
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
     real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+#else
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
+    real& h_next, real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+#endif
     _sigmoid& sigmoid) {
   sigmoid_f = sigmoid(f);
   sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
+#ifdef RNNC_PLAIN
   c_next = sigmoid_f*c + sigmoid_i*tanh_z;
+#else
+  c_next = sigmoid_f*c*decay_ + sigmoid_i*tanh_z;
+#endif
   h_next = sigmoid_o*tanh(c_next);
 }
 
@@ -141,6 +221,9 @@ RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::k
       gate[1],
       gate[2],
       gate[3],
+#ifndef RNNC_PLAIN
+      gate[4],
+#endif
       state[0],
       state[1],
       h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
@@ -163,14 +246,22 @@ struct Plan {
   static constexpr int kUnitGroups = 2;  // of 8 units, per warp
   static constexpr int kWarps = 4;
   static constexpr int kNumStages = 8;  // steps whose data is in flight
+#ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 19456;  // bytes per block
+#else
+  static constexpr int kPlannedShared = 28672;  // bytes per block
+#endif
 };
 
 }  // namespace rnnc::block_forward
 
 namespace rnnc {
 
+#ifdef RNNC_PLAIN
 __device__ constexpr char kPlanName[] = "lstm, cluster plan of head dim 128";
+#else
+__device__ constexpr char kPlanName[] = "decaying_lstm, block plan of head dim 64";
+#endif
 
 }  // namespace rnnc
 
@@ -182,15 +273,24 @@ struct Plan {
   static constexpr int kUnits = 16;  // per block
   static constexpr int kWarps = 4;
   static constexpr int kNumStages = 8;  // steps whose data is in flight
+#ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 34832;  // bytes per block
+#else
+  static constexpr int kPlannedShared = 38928;  // bytes per block
+#endif
   // Whether the backward pointwise map is linear in the gradients of the states after a step.
   static constexpr bool kLinear = true;
 };
 
 // Whether the gradient of each state after a step reaches that of a gate, a state before it, a param.
 __device__ constexpr bool kReachesGate[][at_least_one(Cell::kGates)] = {
+#ifdef RNNC_PLAIN
     {true, true, true, true},
     {true, true, true, false},
+#else
+    {true, true, true, true, true},
+    {true, true, true, false, true},
+#endif
 };
 __device__ constexpr bool kReachesState[][at_least_one(Cell::kStates)] = {
     {false, true},
@@ -211,7 +311,11 @@ struct Plan {
   static constexpr int kUnits = 16;  // per block
   static constexpr int kSplits = 1;  // warps that share K
   static constexpr int kNumStages = 8;  // steps whose data is in flight
+#ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 14352;  // bytes per block
+#else
+  static constexpr int kPlannedShared = 18448;  // bytes per block
+#endif
 };
 
 }  // namespace rnnc::cluster_forward

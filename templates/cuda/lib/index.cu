@@ -4,16 +4,14 @@
 // over chunks of steps, an input has no weight. plain/index.cu includes this file for the bodies of
 // a source without switches, and for the alternating kernels that leave the product to the matrix
 // library. Each header has every line in one of the two.
-#ifndef RNNC_PLAIN
+#include "example/lstm.cuh"
 
-#include "example/decaying_lstm.cuh"
+#ifndef RNNC_PLAIN
 
 #include "lib/kernels/alternating/fused_backward.cuh"
 #include "lib/kernels/alternating/fused_forward.cuh"
 
 #else
-
-#include "example/lstm.cuh"
 
 #include "lib/kernels/alternating/library_backward.cuh"
 #include "lib/kernels/alternating/library_forward.cuh"

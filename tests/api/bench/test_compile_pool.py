@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import rnnc
@@ -19,17 +20,20 @@ from rnnc.codegen.shape import Shape
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """What the workers of a pool compile."""
+    """What the workers of a pool, which are threads here, compile."""
     found = []
 
-    class Worker:
-        def compile(self, *asked):
-            found.append(asked)
+    class Threads(ThreadPoolExecutor):
+        def __init__(self, workers, context):
+            assert context.get_start_method() == "spawn"
+            super().__init__(workers)
 
-        def end(self):
+        def shutdown(self, **options):
+            super().shutdown(**options)
             found.append(None)
 
-    monkeypatch.setattr(compile_pool, "Worker", Worker)
+    monkeypatch.setattr(compile_pool, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(compile_pool, "compile_quietly", lambda *asked: found.append(asked))
     return found
 
 
@@ -77,7 +81,7 @@ def test_a_worker_compiles_in_a_process_of_its_own(compiler, tmp_path, monkeypat
 def test_a_wait_for_a_late_kernel_ends(compiled, monkeypatch):
     cell, begun = rnnc.cells.lstm, threading.Event()
     plan = plan_for(cell, Shape(1, 64), limits_of("H200")).forward
-    monkeypatch.setattr(compile_pool.Worker, "compile", lambda *_: begun.wait(10))
+    monkeypatch.setattr(compile_pool, "compile_quietly", lambda *_: begun.wait(10))
     with CompilePool(1) as pool:
         pool.submit(cell, [plan])
         assert not pool.wait(cell, [plan], time.monotonic() - 1)

@@ -1,19 +1,17 @@
-"""The record of `rnnc bench`: ratios to plans and peers, the JSON, the picture."""
+"""The record of `rnnc bench`: ratios to plans and peers, the JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 import rnnc
 import torch
-from rnnc.bench import plot as bench_plot
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.measure import Settings, measure_row
 from rnnc.bench.report import Record, file_stem, machine
 from rnnc.bench.results import Comparison, Result
-from rnnc.bench.rows import BenchError, Pair, Row
+from rnnc.bench.rows import Pair, Row
 from rnnc.bench.timing import Figure
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
@@ -103,18 +101,3 @@ def test_the_machine_is_named_without_its_paths():
     assert machine("cpu")["torch"] == torch.__version__
     assert "/" not in machine("cpu")["device"]
     assert file_stem("cpu", "AMD EPYC", "2026-11-20") == "bench-cpu-2026-11-20"
-
-
-def test_the_picture_shows_rows_with_figures(found, tmp_path):
-    bench_plot.plot([found, Comparison(ROW)], "title", tmp_path / "a.svg")
-    assert "<svg" in (tmp_path / "a.svg").read_text()
-    bench_plot.plot([found] * 5, "title", tmp_path / "many.svg")
-    assert "eager loop, float32" in (tmp_path / "many.svg").read_text()
-    bench_plot.plot([Comparison(ROW)], "title", tmp_path / "none.svg")
-    assert not (tmp_path / "none.svg").exists()
-
-
-def test_a_missing_matplotlib_says_what_to_install(found, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BenchError, match=r'pip install "rnnc\[plots\]"'):
-        bench_plot.plot([found], "title", tmp_path / "a.svg")

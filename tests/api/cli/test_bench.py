@@ -78,7 +78,7 @@ def test_a_limit_says_what_it_left_out():
 
 
 def test_a_missing_matplotlib_is_no_failure(monkeypatch, folder):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     outcome = run(*TINY, "--contenders", "nn", "--output", "here")
     assert outcome.exit_code == 0
     assert 'pip install "rnnc[plots]"' in outcome.stderr

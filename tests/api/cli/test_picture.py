@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 import rnnc
+from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.modules.cases import ragged_cases
 from rnnc.bench.modules.measure import Result, Side, UserResult
 from rnnc.bench.modules.plans import PlanResult, Tiling
-from rnnc.cli.bench.pictures import peers_marks, plans_marks, ragged_marks, users_marks
+from rnnc.bench.results import Comparison
+from rnnc.bench.results import Result as RowResult
+from rnnc.bench.rows import Pair, Row
+from rnnc.bench.timing import Figure
+from rnnc.cli.bench.pictures import (
+    peers_marks,
+    plans_marks,
+    ragged_marks,
+    rows_marks,
+    users_marks,
+)
 from rnnc.cli.picture import Mark, write_picture
 from rnnc.codegen.cuda.limits import limits_of
 
@@ -54,6 +65,30 @@ def test_rows_of_a_benchmark_have_a_picture_without_a_folder(shown):
     said = shown("bench", *sizes, "--contenders", "scan", "--plot", "rows.svg")
     assert "wrote rows.svg" in said
     assert any("rnnc" in text for text in texts("rows.svg"))
+
+
+def test_rows_have_marks_of_both_phases_of_the_model_and_of_targets():
+    row = Row("lstm", 1, 32, target=Pair(1.5, 4.0), steps=1000)
+    auto = Contender("rnnc auto", "bfloat16", True, "wx ready", lambda _: NotImplemented, "auto")
+    times = {"forward": 2.0, "forward_backward": 5.0}
+    result = RowResult(auto, {p: Figure(each, each, each, 0.1, 30) for p, each in times.items()})
+    result.plan = rnnc.plan_for(rnnc.cells.lstm, rnnc.Shape(1, 32), limits_of("H200"))
+    nn = Contender("nn.LSTM", "float16", False, "with input GEMM", auto.prepare, note="one head")
+    peer = RowResult(nn, {"forward": result.figures["forward"]})
+    marks = list(rows_marks([Comparison(row, [result, peer])]))
+    forward, backward = (1e-3 * each for each in result.plan.nanoseconds)
+    first = {
+        mark.series: (mark.value, mark.ours) for mark in marks if mark.row == f"{row}: forward"
+    }
+    assert first == {
+        "rnnc auto, bfloat16": (2.0, True),
+        "auto by the model": (pytest.approx(forward), False),
+        "nn.LSTM, float16 + *": (2.0, False),
+        "target": (1.5, False),
+    }
+    both = {mark.series: mark.value for mark in marks if mark.row.endswith("forward + backward")}
+    assert both["auto by the model"] == pytest.approx(forward + backward)
+    assert (both["nn.LSTM, float16 + *"], both["target"]) == (None, 4.0)
 
 
 def test_another_ending_is_refused_before_anything_runs(refused):

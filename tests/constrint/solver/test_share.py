@@ -2,11 +2,11 @@
 
 import time
 from itertools import combinations, product
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from problems import tile_problem
 from rnnc.constrint import LimitReached, Model, Unsatisfiable
 
 
@@ -99,10 +99,7 @@ def test_the_variable_of_a_product_stays_hidden():
 
 
 @pytest.mark.parametrize("dim", [1536, 2048])
-def test_a_large_head_takes_few_decisions(dim, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks" / "constrint")
-    from solver_problems import tile_problem
-
+def test_a_large_head_takes_few_decisions(dim):
     # Over a hundred, where bounds of threads and of registers are known apart only.
     assert tile_problem(1, dim, 16, 4).solve(nodes=12)
 

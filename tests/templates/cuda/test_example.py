@@ -1,4 +1,4 @@
-"""The examples of the CUDA library: what editors and compilers read headers with."""
+"""The example of the CUDA library: what editors and compilers read headers with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,16 +20,13 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.render import Source
 from rnnc.codegen.shape import Shape
 
-ROOM = Path(__file__).parents[3] / "templates/cuda/example"
+FILE = Path(__file__).parents[3] / "templates/cuda/example/lstm.cuh"
 HEAD_DIMS = {"block": 64, "cluster": 128, "grid": 256, "alternating": 512}
 LIMITS = limits_of("H200")
-HEADINGS = {
-    "lstm": "the LSTM, in plain plans: no source of them defines a switch",
-    "decaying_lstm": "an LSTM with an input that no weight multiplies, with all switches",
-}
 HEADING = """\
-// What the generated sources of one cell define ahead of the library's headers:
-// {}.
+// What the generated sources of an LSTM define ahead of the library's headers: with RNNC_PLAIN
+// those of plain plans, which define no switch; without it those of an LSTM with an input that no
+// weight multiplies, with all switches.
 //
 // `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
@@ -73,6 +72,7 @@ def forms(name: str, plan: Plan) -> Iterator[Plan]:
         yield Plan(replace(plan.forward, wavefront=True), replace(plan.backward, wavefront=True))
 
 
+@cache
 def example(name: str) -> str:
     """The definitions of all sources; each name once per namespace."""
     parts: list[str] = []
@@ -94,7 +94,7 @@ def example(name: str) -> str:
                 if len(parts) == 1:
                     parts.append(INCLUDES)
     ahead = ["".join(switches)] if switches else []
-    return "\n".join([HEADING.format(HEADINGS[name]), *ahead, *parts])
+    return "\n".join([*ahead, *parts])
 
 
 def not_seen(paragraph: str, namespace: str, seen: set[str]) -> str:
@@ -120,16 +120,51 @@ def not_seen(paragraph: str, namespace: str, seen: set[str]) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_the_example_is_what_the_renderer_writes(name: str) -> None:
-    text, file = example(name), ROOM / f"{name}.cuh"
+def merged(plain: str, switched: str) -> str:
+    """A text that the preprocessor makes one of two of: the first where RNNC_PLAIN is defined."""
+    ours, theirs = plain.splitlines(keepends=True), switched.splitlines(keepends=True)
+    parts = []
+    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        one, other = "".join(ours[a:b]), "".join(theirs[c:d])
+        if tag == "equal":
+            parts.append(one)
+        elif one:
+            parts.append(f"#ifdef RNNC_PLAIN\n{one}{'#else' if other else '#endif'}\n")
+            parts.append(f"{other}#endif\n" if other else "")
+        else:
+            parts.append(f"#ifndef RNNC_PLAIN\n{other}#endif\n")
+    return "".join(parts)
+
+
+def preprocessed(text: str, plain: bool) -> str:
+    """One of the two texts that `merged` has joined."""
+    kept, lines = [True], []
+    for line in text.splitlines(keepends=True):
+        if line.startswith(("#ifdef RNNC_PLAIN", "#ifndef RNNC_PLAIN")):
+            kept.append(line.startswith("#ifdef") == plain)
+        elif line == "#else\n":
+            kept[-1] = not kept[-1]
+        elif line == "#endif\n":
+            kept.pop()
+        elif kept[-1]:
+            lines.append(line)
+    return "".join(lines)
+
+
+def test_the_example_is_what_the_renderer_writes() -> None:
+    text = f"{HEADING}\n{merged(example('lstm'), example('decaying_lstm'))}"
     if os.environ.get("RNNC_UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text()
+        FILE.write_text(text)
+    assert text == FILE.read_text()
+
+
+@pytest.mark.parametrize(("plain", "name"), [(True, "lstm"), (False, "decaying_lstm")])
+def test_the_preprocessor_makes_both_examples_of_one_file(plain: bool, name: str) -> None:
+    assert preprocessed(FILE.read_text(), plain) == f"{HEADING}\n{example(name)}"
 
 
 def test_an_example_has_every_switch_that_a_template_defines() -> None:
-    templates = "".join(path.read_text() for path in ROOM.parents[1].rglob("*.jinja"))
+    templates = "".join(path.read_text() for path in FILE.parents[2].rglob("*.jinja"))
     wanted = set(re.findall(r"#define (RNNC_\w+)", templates))
     assert wanted
     assert wanted == set(re.findall(r"#define (RNNC_\w+)", example("decaying_lstm")))

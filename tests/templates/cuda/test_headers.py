@@ -20,7 +20,7 @@ FILES = {str(path.relative_to(TEMPLATES)): path.read_text() for path in TEMPLATE
 HEADERS = sorted(name for name in FILES if name.startswith("lib/") and name.endswith(".cuh"))
 FLAGS = (TEMPLATES / "compile_flags.txt").read_text().split()
 EXAMPLE = f'#include "{FLAGS[-1]}"\n'
-PLAIN = '#include "example/lstm.cuh"\n'
+PLAIN = f"#define RNNC_PLAIN\n{EXAMPLE}"
 INDEX = {"lib/index.cu": TEMPLATES, "plain/index.cu": TEMPLATES / "plain"}
 BRANCH = re.compile(r"^#(if|ifdef|ifndef|elif|else)\b.*$", re.MULTILINE)
 

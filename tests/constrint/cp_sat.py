@@ -1,14 +1,9 @@
-"""Translates a ConstrINT model for CP-SAT and for python-constraint2."""
+"""A ConstrINT model, translated for CP-SAT."""
 
 from __future__ import annotations
 
-import math
-import os
-import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 
-import constraint as python_constraint
 from ortools.sat.python import cp_model
 from rnnc.constrint import Constraint, Expression, Model, Variable
 from rnnc.constrint.language.constraint import (
@@ -17,8 +12,6 @@ from rnnc.constrint.language.constraint import (
     Either,
     Implication,
     Member,
-    python,
-    variables,
 )
 from rnnc.constrint.language.expression import Binary, Constant, Negation
 
@@ -137,45 +130,3 @@ def _cp_domain(v: Variable) -> cp_model.Domain:
     if v.domain.values is None:
         return cp_model.Domain(v.low, v.high)
     return cp_model.Domain.from_values(list(v.domain.values))
-
-
-def python_constraint_solutions(model: Model) -> Iterator[object]:
-    """The solutions by python-constraint2: a Python function for each constraint."""
-    problem = python_constraint.Problem()
-    for v in model.variables:
-        problem.addVariable(v.name, list(v.domain))
-    for constraint in model.constraints.values():
-        scope = list(dict.fromkeys(variables(constraint)))
-        text = python(constraint)
-        for place, v in enumerate(scope):
-            text = text.replace(f"v[{v.index}]", f"w{place}")
-        check = eval(f"lambda {', '.join(f'w{i}' for i in range(len(scope)))}: {text}")
-        problem.addConstraint(check, [v.name for v in scope])
-    return iter(problem.getSolutionIter())
-
-
-def python_constraint_in_child(model: Model, seconds: float, every: bool) -> tuple[float, int]:
-    """Seconds and number of solutions, from a child process that is stopped at the time limit."""
-    if max(v.domain.size for v in model.variables) > 2**24:
-        return math.inf, -1  # python-constraint2 lists every value of every domain.
-    read, write = os.pipe()
-    start = time.perf_counter()
-    child = os.fork()
-    if child == 0:
-        solutions = python_constraint_solutions(model)
-        found = sum(1 for _ in (solutions if every else islice(solutions, 1)))
-        os.write(write, str(found).encode())
-        os._exit(0)
-    os.close(write)
-    while time.perf_counter() - start < seconds:
-        done, _ = os.waitpid(child, os.WNOHANG)
-        if done:
-            took = time.perf_counter() - start
-            text = os.read(read, 32)
-            os.close(read)
-            return took, int(text)
-        time.sleep(0.0005)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    os.close(read)
-    return math.inf, -1

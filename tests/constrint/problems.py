@@ -1,16 +1,8 @@
-"""The problems of the ConstrINT benchmark, stated once."""
+"""Two problems of the size of a kernel's: tiles of one kernel, and both directions of a cell."""
 
 from __future__ import annotations
 
 from rnnc.constrint import Constraint, Model, Variable
-
-# (heads, head dim, batch, gates)
-SHAPES = [
-    *((768 // dim, dim, 16, 4) for dim in (16, 32, 64, 128, 192, 256, 384, 768)),
-    *((1, dim, 16, 4) for dim in (512, 640, 896, 1024, 1536, 2048)),
-    *((4, 192, batch, 4) for batch in (8, 64, 128)),
-    *((2, 384, 32, gates) for gates in (1, 3, 4)),
-]
 
 SMS, REGISTERS, SHARED, THREADS = 132, 65536, 232448, 1024
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from rnnc.bench.turns import in_turns
+
+from .turns import in_turns
+
+_ROUNDS = 1_000_000  # more than any budget has
 
 
 def seconds(run: Callable[[], object], count: int = 1) -> float:
@@ -20,14 +23,13 @@ def seconds(run: Callable[[], object], count: int = 1) -> float:
 
 
 def smallest(
-    runs: dict[str, Callable[[], object]], budget: float, rounds: int, window: float = 0.0
+    runs: dict[str, Callable[[], object]], budget: float, window: float = 0.0
 ) -> dict[str, float]:
     """The smallest time of each contender, in milliseconds.
 
     Args:
         runs: the contenders, by name.
-        budget: seconds for all of them together.
-        rounds: the fewest; the first runs are not timed.
+        budget: seconds for all of them together; the first runs are not timed.
         window: seconds for which a measurement repeats short calls.
     """
 
@@ -35,13 +37,9 @@ def smallest(
         run()  # fills the caches, which the other contender used
         return seconds(run, count)
 
-    counts = {}
+    clocks = {}
     for name, run in runs.items():
         run()
-        counts[name] = max(1, int(window / max(seconds(run), 1e-6)))
-    clocks = {name: partial(clock, run, counts[name]) for name, run in runs.items()}
-    until, found = time.monotonic() + budget, dict.fromkeys(runs, float("inf"))
-    while rounds > 0 or time.monotonic() < until:
-        rounds -= 1
-        found = {name: min(found[name], *took) for name, took in in_turns(clocks, 1).items()}
-    return {name: 1e3 * each for name, each in found.items()}
+        clocks[name] = partial(clock, run, max(1, int(window / max(seconds(run), 1e-6))))
+    found = in_turns(clocks, _ROUNDS, time.monotonic() + budget)
+    return {name: 1e3 * min(times) for name, times in found.items()}

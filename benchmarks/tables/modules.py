@@ -1,12 +1,13 @@
-"""The tables of the users' cases."""
+"""The tables of modules: users' cases, their plans, and rows of several lengths and with resets."""
 
 from __future__ import annotations
 
 import re
 import statistics
+from pathlib import Path
 from typing import Any
 
-from figures import of_newest, source, table
+from figures import missing, newest, of_newest, source, table
 
 _WORST_PLANS = 10  # of the choices of plans, that the page shows
 # The sizes of a tiling that the page shows.
@@ -80,3 +81,26 @@ def _tiling(tiling: dict[str, Any]) -> tuple[str, str]:
     """A tiling in short words, and its time beside its estimate."""
     short = ", ".join(match[0] for match in _SHORT.finditer(tiling["sizes"]))
     return f"{tiling['kind']}: {short}", f"{tiling['took']:.3g} ({tiling['estimate']:.3g})"
+
+
+def ragged(results: Path) -> str:
+    """What each contender of each case took, and how many times as fast rnnc is: GPU, then CPU."""
+    files = [newest(results, f"ragged-{device}-*.json") for device in ("cuda", "cpu")]
+    return "\n\n".join(_ragged(found) for found in files if found) or missing("rnnc bench --ragged")
+
+
+def _ragged(found: dict[str, Any]) -> str:
+    """The table of one file."""
+    lines = ["case|contender|wall-clock, ms|GPU, ms|rnnc is faster"]
+    for case in found["cases"]:
+        name = case["name"]
+        for contender, side in case["sides"].items():
+            times, queued = case["times"].get(contender), side["device"]
+            shown = f"{times:.2f} times" if times else ""
+            cells = [f"{side['wall']:.3g}", f"{queued:.3g}" if queued else "-", shown]
+            lines.append("|".join([name, contender, *cells]))
+            name = ""
+        for contender, failure in case["failures"].items():
+            lines.append("|".join([name, f"{contender}: did not run ({failure[:60]})", "", "", ""]))
+            name = ""
+    return f"{table(lines)}\n\n{source(found)}"
