@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -88,7 +89,7 @@ def _run(
     to: Stepped,
 ) -> None:
     """Launch all layers, by addresses (0 for no weight). Kernels multiply if `products` is None."""
-    batch, heads, dim, launch = ready.batch, ready.heads, ready.dim, ready.forward
+    batch, heads, dim, launcher = ready.batch, ready.heads, ready.dim, ready.forward
     plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
     after = [s.data_ptr() for s in to.last]
     saved, saved_bytes = 0, 0
@@ -101,13 +102,15 @@ def _run(
         W, R, b, R_diag, *params = weights[first : first + count]
         if products is not None:
             x_products, h_products = products.of_layer(first // count, (source, size, W, R), before)
-        launch(
+        values = [
             *(batch, heads, dim, size, source, W, R, x_products, h_products, R_diag, b),
             *(params or (0,)),
             *before,
             *after,
             *(output if first == top else 0, saved),
-        )
+        ]
+        arguments = launcher.arguments.from_buffer(array("q", values))
+        launcher.run(arguments, None, to.output, 1)
         if first == top:
             break
         source, size = after[0], heads * dim

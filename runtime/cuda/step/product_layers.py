@@ -43,7 +43,8 @@ class ProductLayers(BackwardLayers):
             d_before or (0,) * counts.states,
             0 if sums is None else sums.data_ptr(),
         )
-        ready.backward(*values, *(0,) * ready.only_tiled)
+        arguments = self.arguments(*values, *(0,) * ready.only_tiled)
+        ready.backward.run(arguments, None, like, 1)
         self.d_output, self.d_y = None, 0
         x, features = self.input_of(layer)
         before = [place + plane * ready.dtype.itemsize for place in self.before]
