@@ -14,6 +14,7 @@ from torch._C._dynamo.guards import TensorGuards
 from ..call.forms import TorchForm
 from ..call.plain import all_plain, is_watched
 from ..call.stack import Stack
+from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..process.turns import short_turns_of_backward
 from ..program.replays import Replays, replayed
@@ -84,7 +85,8 @@ class Step(torch.autograd.Function):
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Any]:
     """Return the output, the new states, and what the kernels saved."""
     states: Sequence[Any] = flat[:given]
-    run = target_for(stack).step(stack, x, states, stack.flat_weights(flat[given:]))
+    step = StepCall(stack, x, states, stack.flat_weights(flat[given:]))
+    run = target_for(stack).step(step)
     return [run.output, *run.last, run.saved]
 
 
@@ -105,7 +107,8 @@ def _backward(
     stepped = Stepped(new[0], new, saved[ctx.inputs])
     weights, first = stack.flat_weights(parameters), 1 + ctx.given
     wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]
-    found = target_for(stack).step_backward(stack, x, states, weights, stepped, gradients, wanted)
+    backward = StepBackward(StepCall(stack, x, states, weights), stepped, gradients, wanted)
+    found = target_for(stack).step_backward(backward)
     return [*found[:first], *stack.form.gradients(found[first:], needs[first:], stack.parts)]
 
 

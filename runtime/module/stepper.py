@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..call.step_call import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
@@ -97,7 +98,9 @@ class Stepper:
         first, second = self._sets
         runs = [
             partial(
-                target.step, found.stack, self._x, old, given, Stepped(self._y, tuple(to), None)
+                target.step,
+                StepCall(found.stack, self._x, old, given),
+                Stepped(self._y, tuple(to), None),
             )
             for old, to in ((first, second), (second, first))
         ]

@@ -13,6 +13,7 @@ from ..call.layers import wavefront_error
 from ..call.plain import all_plain, any_tangent, is_watched
 from ..call.ragged import Ragged
 from ..call.settings import Settings, made_joint, stack_of
+from ..call.step_call import StepCall
 from ..call.tensors import States
 from ..grad.layers import Composed, run_node
 from ..grad.stack.forward import forward_layers, profiled
@@ -105,7 +106,8 @@ def one_step(call: PlainCall) -> list[Tensor]:
     The target must have kernels for single steps.
     """
     weights = call.stack.flat_weights(call.weights)
-    stepped = target_for(call.stack).step(call.stack, call.x, call.states, weights)
+    step = StepCall(call.stack, call.x, call.states, weights)
+    stepped = target_for(call.stack).step(step)
     return [stepped.output, *stepped.last]
 
 

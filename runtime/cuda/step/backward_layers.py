@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...call.tensors import Stepped
-from .ready import StepReady, packed_places
+from .ready import StepReady
+from .tensors import packed_places
 
 
 class BackwardLayers(ABC):

@@ -7,33 +7,25 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
-from torch import Tensor
 
-from ...call.stack import Stack
+from ...call.step_call import StepCall
 from ...call.tensors import Stepped
 from ...targets.stack import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .products import Products
-from .ready import StepReady, packed_places, step_ready
+from .ready import StepReady, step_ready
+from .tensors import packed_places, weights_by_gate
 
 
-def forward_step(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    to: Stepped | None = None,
-) -> Stepped:
+def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
     """Run all layers over one step, on the tensors' device and torch's current stream.
 
-    Args:
-        stack: the call; it drops no features.
-        x: (B, input), or (1, B, input) of a sequence of one.
-        states: before the step, (layers, B, hidden) each; empty for their initial values.
-        weights: the `LayerWeights.flat` of each layer, one after the other.
-        to: where the results go, without gaps; None for new tensors. They are not the states given.
+    `to` has tensors without gaps for the results, other than the states; None for new ones.
     """
+    stack, x, states, weights = step
+    if stack.heads > 1:
+        weights = weights_by_gate(stack, weights)
     call, device = stack.calls[0], x.device
     *_, batch, size = x.shape
     hidden = stack.heads * stack.dim

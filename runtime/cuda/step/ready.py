@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 
@@ -14,7 +13,6 @@ from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
 from ....codegen.plan import Plan
 from ...call.call import Call
-from ...check.tensor import check_memory
 from ...store.facts import Counts, counts_of
 from ...store.planned import planned
 from ..choose import asked_for
@@ -22,8 +20,6 @@ from ..launch import CallSizes
 from ..launchers import launcher_of
 from ..step_down import check_counts
 from .launcher import StepLauncher
-
-_WIDEST_ACCESS = 16  # bytes
 
 
 class Recurrent(NamedTuple):
@@ -161,26 +157,3 @@ def step_ready(
         one_gradient=gates == list(range(counts.inputs)),
         summed_inputs=summed and len(biases) <= counts.inputs,
     )
-
-
-def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
-    """Return tensors without gaps, aligned for wide accesses, and their addresses; 0 for None.
-
-    Each is copied if it is not so already.
-
-    Raises:
-        TensorError: a tensor has no memory, as those of a sharded module between calls.
-    """
-    places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-    kept = tensors
-    for number, tensor in enumerate(tensors):
-        if tensor is None or (tensor.is_contiguous() and not places[number] % _WIDEST_ACCESS):
-            continue
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        kept = [*kept[:number], copy, *kept[number + 1 :]]
-        places[number] = copy.data_ptr()
-    if not all(places):
-        for tensor in tensors:
-            if tensor is not None:
-                check_memory("a tensor of the step", tensor)
-    return kept, places
