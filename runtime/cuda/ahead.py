@@ -12,7 +12,7 @@ from ..store.tuned import Asked
 from .choose import asked_for, choose_plan
 from .launch import on_device
 from .load import load_kernel
-from .wavefront.schedule import StackSizes, schedule_of
+from .wavefront.schedule import Question, StackSizes, schedule_of
 
 
 def asked_ahead(call: Call, stack: Stack, batch: int, like: Tensor) -> Asked:
@@ -32,7 +32,8 @@ def load_ahead(call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -
             plan = getattr(choose_plan(*asked, direction, call.masked), direction)
             groups: tuple[int, ...] = (1,)
             if stack.at_once:
-                found = schedule_of(call, direction, sizes, dtype, index, stack.order)
+                question = Question(call, direction, sizes, dtype, index, stack.order)
+                found = schedule_of(question)
                 groups = found.groups
                 if found.plan is not None and max(groups) > 1:
                     load_kernel(call.cell, found.plan, f"rnnc_{direction}", index)

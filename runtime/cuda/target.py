@@ -190,8 +190,9 @@ class CudaTarget(Target):
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        return kernels.backward(
-            _ready(call, "backward", like, steps, (batch, heads, dim), masks),
+        ready = _ready(call, "backward", like, steps, (batch, heads, dim), masks)
+        parts = kernels.backward_parts(
+            ready,
             saved,
             d_states,
             d_last,
@@ -199,6 +200,7 @@ class CudaTarget(Target):
             donated=donated,
             reset_to=() if masks is None else self._reset_values(call, masks, like, (heads, dim)),
         )
+        return kernels.backward(ready, parts)
 
     def _reset_values(
         self, call: Call, masks: Masks, like: Tensor, plane: tuple[int, int]

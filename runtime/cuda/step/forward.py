@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import NamedTuple
 
 import torch
 
@@ -44,22 +45,21 @@ def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
         to = Stepped(x.new_empty(*x.shape[:-1], hidden), last, saved)
     if batch:
         with on_device(device):
-            if ready.forward_plan.multiplies:
-                _run(ready, None, source, size, before, own, to)
-            else:
-                _run_with_products(ready, source, size, before, own, to)
+            run = _run if ready.forward_plan.multiplies else _run_with_products
+            run(ready, Places((source, size), before, own), to)
         del kept  # what is freed now goes to whoever runs later in this stream
     return to
 
 
-def _run_with_products(
-    ready: StepReady,
-    source: int,
-    size: int,
-    before: list[int],
-    weights: Sequence[int],
-    to: Stepped,
-) -> None:
+class Places(NamedTuple):
+    """Addresses of what a step reads: of x, with its features, states and weights (0 for none)."""
+
+    x: tuple[int, int]
+    before: list[int]
+    weights: Sequence[int]
+
+
+def _run_with_products(ready: StepReady, places: Places, to: Stepped) -> None:
     counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.call.tf32)
     # In a graph, products of states before the step wait for nothing: they run beside the others.
     beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
@@ -67,20 +67,14 @@ def _run_with_products(
     # Freed before the kernels have run, they go to whoever runs later in the same stream.
     results = to.output.new_empty(ready.batch * parts * ready.heads * ready.dim, dtype=ready.real)
     products = Products(ready, gemm, results.data_ptr())
+    _, before, weights = places
     with products.beside(to.output.device, before, weights) if beside else nullcontext():
-        _run(ready, products, source, size, before, weights, to)
+        _run(ready, places, to, products)
 
 
-def _run(
-    ready: StepReady,
-    products: Products | None,
-    source: int,
-    size: int,
-    before: list[int],
-    weights: Sequence[int],
-    to: Stepped,
-) -> None:
-    """Launch all layers, by addresses (0 for no weight). Kernels multiply if `products` is None."""
+def _run(ready: StepReady, places: Places, to: Stepped, products: Products | None = None) -> None:
+    """Launch all layers. Kernels multiply if `products` is None."""
+    (source, size), before, weights = places
     batch, heads, dim, launcher = ready.batch, ready.heads, ready.dim, ready.forward
     plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
     after = [s.data_ptr() for s in to.last]

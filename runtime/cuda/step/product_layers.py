@@ -80,7 +80,7 @@ class ProductLayers(BackwardLayers):
             for number in numbers:
                 a = (d_pairs + number * hidden * size, pairs)
                 b = (R + number * hidden * dim * size, dim)
-                gemm.backward(batch, inner, dim, a, b, to, many, sums=True, add=True)
+                gemm.backward(batch, inner, dim, a, b, to, many=many, sums=True, add=True)
 
     def _to_matrices(self, d_R: int, d_pairs: int, before: Sequence[int]) -> None:
         """Compute the gradients of R: those of the matrices' gates, times the states before."""
@@ -94,7 +94,7 @@ class ProductLayers(BackwardLayers):
             for number in numbers:
                 a = (d_pairs + number * hidden * size, pairs)
                 to = (d_R + number * hidden * dim * size, dim)
-                gemm.weights(rows, batch, dim, a, (before[state], hidden), to, many)
+                gemm.weights(rows, batch, dim, a, (before[state], hidden), to, many=many)
 
     def _sums(
         self, own: Sequence[int], d_inputs: Tensor, sums: Tensor | None

@@ -16,9 +16,9 @@ from ..launch import on_device
 from ..products.inputs import project_at
 from ..ready import ready_for
 from ..step_down import check_counts
-from .backward import run_backward
+from .backward import Backward
 from .forward import run_forward
-from .schedule import Schedule, StackSizes, schedule_of
+from .schedule import Question, Schedule, StackSizes, schedule_of
 
 
 def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Tensor]] | None:
@@ -50,7 +50,7 @@ def backward_layers(
     batch = x.shape[1]
     sizes = batch, asked.heads, asked.dim
     alone = ready_for(asked.call, "backward", *sizes, x.dtype, x.device.index, False)
-    run_backward(asked, schedule, alone, reads, finish)
+    Backward(asked, schedule, alone, reads, finish).run_all()
     return True
 
 
@@ -63,6 +63,8 @@ def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
     above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
     alignment = aligned(reduce(or_, above, 0))
-    asks = asked.call, direction, sizes, x.dtype, x.device.index, asked.order, alignment
-    with on_device(x.device):
-        return schedule_of(*asks)
+    device = x.device
+    with on_device(device):
+        return schedule_of(
+            Question(asked.call, direction, sizes, x.dtype, device.index, asked.order, alignment)
+        )

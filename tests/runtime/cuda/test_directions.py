@@ -58,7 +58,8 @@ def run(plan):
     given, nothing = inputs(), [None, None]
     forward, backward = (prepare(LSTM, p, SIZES, 0) for p in (plan.forward, plan.backward))
     done = cuda.forward(forward, given)
-    cuda.backward(backward, saved_of(given, done, again=False), nothing, nothing)
+    saved = saved_of(given, done, again=False)
+    cuda.backward(backward, cuda.backward_parts(backward, saved, nothing, nothing))
     return given.R.data_ptr()
 
 
