@@ -142,7 +142,6 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
     return Workspace
 
 
-@lru_cache(maxsize=64)
 def init_args_struct(
     arguments: type[ctypes.Structure], workspace: type[ctypes.Structure]
 ) -> type[ctypes.Structure]:
@@ -154,7 +153,6 @@ def init_args_struct(
     return InitArgs
 
 
-@lru_cache(maxsize=64)
 def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """Return the mirror of `StepArgs`."""
 
