@@ -88,6 +88,8 @@ class Cell(CellSpec):
         Args:
             dtype: the dtype of all tensors, `"float32"` or `"float64"`.
             reverse: whether the cell runs from the last step to the first.
+            features: of a module's input, for the kernels of a single step of its layers; None for
+                those of calls over time.
 
         Returns:
             A frozen value with the text in `code` and the included files in `headers`.
@@ -110,6 +112,7 @@ class Cell(CellSpec):
         batch: int = 16,
         save: Save = "gates",
         reverse: bool = False,
+        features: int | None = None,
     ) -> CudaSource:
         """The CUDA source of the cell's kernels for a GPU; `print` shows it. No GPU is needed.
 
@@ -125,6 +128,8 @@ class Cell(CellSpec):
             save: with `"gates"` the forward saves the values of gates that the backward needs; with
                 `"states"` it saves only the states, and the backward computes the gates again.
             reverse: whether the cell runs from the last step to the first.
+            features: of a module's input, for the kernels of a single step of its layers; None for
+                those of calls over time.
 
         Returns:
             A frozen value: `forward` and `backward` are the texts of the two translation units,
@@ -147,7 +152,7 @@ class Cell(CellSpec):
         """
         limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
         shape = Shape(heads, head_dim, batch, dtype=dtype)
-        plan = plan_for(self, shape, limits, variant, save=save)
+        plan = plan_for(self, shape, limits, variant, save=save, features=features)
         return cuda_source(self, plan.in_time(reverse))
 
 

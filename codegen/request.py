@@ -21,9 +21,11 @@ class PlanRequest:
         limits: the GPU.
         save: what the forward saves for the backward.
         tf32: whether float32 products may round to tf32.
+        features: of a module's input, where a single step of its layers is asked for; None for a
+            call over time. The plans serve any number of layers.
 
     Raises:
-        PlanError: the shape or the limits are of another type.
+        PlanError: the shape or the limits are of another type, or the features are negative.
     """
 
     cell: CellSpec
@@ -31,6 +33,7 @@ class PlanRequest:
     limits: Limits
     save: Save = "gates"
     tf32: bool = False
+    features: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
@@ -39,3 +42,11 @@ class PlanRequest:
         if not isinstance(self.limits, Limits):
             write = 'rnnc.codegen.cuda.limits.limits_of("H200"), or rnnc.Limits(...)'
             raise PlanError("limits", kind_of(self.limits), "an rnnc.Limits", write)
+        if self.features is not None and self.features < 0:
+            found = f"features={self.features}"
+            raise PlanError("plan of a single step", found, "features of at least 0", "features=64")
+
+    @property
+    def single(self) -> bool:
+        """Whether a single step of a module's layers is asked for."""
+        return self.features is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda import choose, launch, load, prepared, ready, target
 from rnnc.runtime.cuda.driver import driver as launching
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver import room as queues
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CACHES = (
     load.load_kernel,
     prepared.prepare,
-    target._prepared,
+    ready.ready_for,
     choose.choose_plan,
     step_ready.step_ready,
     library.keeping,

@@ -78,6 +78,10 @@ Gpu = Annotated[
 ]
 DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
 VariantOption = Annotated[str, typer.Option(help="The kind of plan.", autocompletion=variant_words)]
+Features = Annotated[
+    int | None,
+    typer.Option(help="Features of a module's input: for a single step of its layers."),
+]
 ReverseOption = Annotated[
     bool, typer.Option("--reverse", help="From the last step to the first.", show_default=False)
 ]

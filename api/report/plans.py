@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.cost.fitted import constants_for, is_fitted
 from ..codegen.cuda.kernel_plan import KernelPlan
-from ..codegen.cuda.kinds import KINDS
+from ..codegen.cuda.kinds import kinds_for
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import Plan
@@ -85,7 +85,7 @@ def _candidates(request: PlanRequest, direction: Direction, plan: Plan | None) -
     if plan is not None:
         taken = plan.forward if direction == "forward" else plan.backward
     found = []
-    for name, kind in KINDS.items():
+    for name, kind in kinds_for().items():
         own = taken is not None and taken.kind == name
         try:
             best = min(kind.candidates(request, direction), key=lambda p: p.cost)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.cuda.kinds import KINDS
+from ..codegen.cuda.kinds import kinds_for
 from ..codegen.cuda.largest import largest_head_dims
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
@@ -78,7 +78,7 @@ def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[str, Dtype, int
             sizes = [dim, *_odd(cell, limits, variant, dtype, dim)] if dim else []
             found += [(variant, dtype, size) for size in sizes]
     every: tuple[Dtype, ...] = ("float32", "bfloat16", "float64")
-    others = [name for name, kind in KINDS.items() if kind.largest_head is None]
+    others = [name for name, kind in kinds_for().items() if kind.largest_head is None]
     found += [(name, dtype, dim) for name in others for dtype in every for dim in _ANY_HEAD]
     return found
 

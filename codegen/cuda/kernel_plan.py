@@ -227,7 +227,8 @@ class KernelPlan(ABC):
 
     def __str__(self) -> str:
         binds = f"; binds: {self.binding}" if self.binding else ""
-        return f"{self.mapping}; {self.sizes}; about {self.nanoseconds} ns per step{binds}"
+        takes = f"; about {self.nanoseconds} ns per step" if self.nanoseconds else ""
+        return f"{self.mapping}; {self.sizes}{takes}{binds}"
 
 
 @dataclass(frozen=True, kw_only=True)

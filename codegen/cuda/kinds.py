@@ -25,6 +25,8 @@ from .grid.plan import GridPlan
 from .grid.search import grid_kernels, largest_grid_head
 from .kernel_plan import KernelPlan
 from .limits import Limits
+from .step.plan import StepPlan
+from .step.search import step_kernels
 
 
 class FindKernels(Protocol):
@@ -66,6 +68,8 @@ class PlanKind:
         largest_head: gives the largest head dim, a multiple of 8, for which plans keep R on the
             chip, or 0, for a cell, a dtype, a GPU and a number of heads. None if the kind does not
             keep R on the chip, and so takes every head.
+        single: whether its plans run a single step of a module's layers. Those of other kinds run a
+            layer over time.
     """
 
     plan: type[KernelPlan]
@@ -74,6 +78,7 @@ class PlanKind:
     tilings: FindKernels | None = None
     least_nanoseconds: Callable[[Limits], tuple[float, float]] | None = None
     largest_head: LargestHead | None = None
+    single: bool = False
 
     @property
     def name(self) -> str:
@@ -104,8 +109,18 @@ KINDS: dict[str, PlanKind] = {
             largest_grid_head,
         ),
         PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels),
+        PlanKind(StepPlan, step_kernels, step_kernels, single=True),
     )
 }
+
+
+def kinds_for(*, single: bool = False) -> dict[str, PlanKind]:
+    """The kinds of plans by their names, in the order of preference.
+
+    Args:
+        single: whether to give those for a single step; else those for calls over time.
+    """
+    return {name: kind for name, kind in KINDS.items() if kind.single == single}
 
 
 def best_tilings(
@@ -129,7 +144,7 @@ def best_tilings(
         ['alternating', 'block', 'cluster', 'grid']
     """
     found: list[KernelPlan] = []
-    for kind in KINDS.values():
+    for kind in kinds_for(single=request.single).values():
         find = kind.candidates_for_auto and (kind.tilings or kind.candidates_for_auto)
         if find is not None:
             with suppress(PlanError):  # this kind has no plan
@@ -139,23 +154,30 @@ def best_tilings(
 
 
 @cache
-def variants() -> tuple[str, ...]:
-    """The words that ask for a plan: `"auto"`, and the name of each kind."""
-    return ("auto", *KINDS)
+def variants(*, single: bool = False) -> tuple[str, ...]:
+    """The words that ask for a plan: `"auto"`, and the name of each kind.
+
+    Args:
+        single: as of `kinds_for`.
+    """
+    return ("auto", *kinds_for(single=single))
 
 
-def check_variant(variant: str) -> None:
+def check_variant(variant: str, *, single: bool = False) -> None:
     """Check that a word asks for a plan.
 
     Args:
         variant: the word.
+        single: as of `kinds_for`.
 
     Raises:
         PlanError: it is neither `"auto"` nor the name of a kind.
     """
-    if variant not in variants():
+    words = variants(single=single)
+    if variant not in words:
+        where = "plan of a single step" if single else "plan"
         raise PlanError(
-            "plan", f"variant={variant!r}", f"one of {', '.join(variants())}", 'variant="auto"'
+            where, f"variant={variant!r}", f"one of {', '.join(words)}", 'variant="auto"'
         )
 
 
@@ -174,7 +196,7 @@ def register_kind(
     Raises:
         ValueError: there is a kind of this name.
     """
-    if kind.name in variants():
+    if kind.name in KINDS:
         raise ValueError(f"there is a kind of plan with the name {kind.name!r}")
     register_template(_template(kind.name), loader, headers)
     KINDS[kind.name] = kind

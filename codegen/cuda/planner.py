@@ -12,7 +12,7 @@ from ...cellspec.named import named_cell
 from ..plan import Plan
 from ..request import PlanRequest
 from ..shape import DIRECTIONS, SAVES, PlanError, Save, Shape
-from .kinds import KINDS, FindKernels, PlanKind, check_variant
+from .kinds import KINDS, FindKernels, PlanKind, check_variant, kinds_for
 from .limits import LEAST_CAPABILITY, Limits
 from .pairs import cheapest, like_pairs
 
@@ -26,6 +26,7 @@ def plan_for(
     *,
     save: Save = "gates",
     tf32: bool = False,
+    features: int | None = None,
 ) -> Plan:
     """The plan of a cell's kernels for a shape and a GPU.
 
@@ -40,6 +41,8 @@ def plan_for(
         save: `"gates"`: the forward saves what the backward needs of the gates; `"states"`: it
             saves nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.
+        features: of a module's input, for the plan of a single step of its layers; its kind is
+            `"step"`, which saves gates. None for a call over time.
 
     Returns:
         The plan of each direction's kernel; printing it says why.
@@ -59,13 +62,13 @@ def plan_for(
         ('block+cluster', 64)
     """
     cell = cell if isinstance(cell, CellSpec) else named_cell(cell)
-    request = PlanRequest(cell, shape, limits, save, tf32)
-    _check(variant, save, limits)
+    request = PlanRequest(cell, shape, limits, save, tf32, features)
+    _check(variant, request)
     if variant != "auto":
-        return plans_of_kind(variant, cell, shape, limits, save, tf32)[0]
+        return _paired(KINDS[variant].candidates, request)[0]
     plans: list[Plan] = []
     refusals: dict[str, PlanError] = {}
-    for name, kind in KINDS.items():
+    for name, kind in kinds_for(single=request.single).items():
         if kind.candidates_for_auto is None or _undercut(plans, kind, limits):
             continue
         try:
@@ -100,9 +103,9 @@ def plans_for(
         ('cluster', 'alternating')
     """
     request = PlanRequest(cell, shape, limits, save, tf32)
-    _check("auto", save, limits)
+    _check("auto", request)
     plans: list[Plan] = []
-    for kind in KINDS.values():
+    for kind in kinds_for().values():
         if kind.candidates_for_auto is None:
             continue
         with suppress(PlanError):  # this kind has no plan
@@ -145,7 +148,8 @@ def _paired(find: FindKernels, request: PlanRequest) -> tuple[Plan, ...]:
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 
 
-def _check(variant: str, save: str, limits: Limits) -> None:
+def _check(variant: str, request: PlanRequest) -> None:
+    limits, save = request.limits, request.save
     if limits.capability < LEAST_CAPABILITY:
         wanted = ".".join(map(str, LEAST_CAPABILITY))
         raise PlanError(
@@ -154,7 +158,7 @@ def _check(variant: str, save: str, limits: Limits) -> None:
             f"{wanted} or later",
             'backend="reference"',
         )
-    check_variant(variant)
+    check_variant(variant, single=request.single)
     if save not in SAVES:
         raise PlanError(
             "plan",

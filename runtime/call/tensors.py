@@ -15,6 +15,8 @@ from torch import Tensor
 from .masks import Masks, masks_from
 
 States = tuple[Tensor, ...]
+# None for each that a call does not have, or that is zero.
+SomeTensors = Sequence[Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,16 @@ class _Run(NamedTuple):
     many: int
 
 
+class _Runs(NamedTuple):
+    """Runs of a cell, in the order of R, and the state that all of them read; None for several."""
+
+    each: list[_Run]
+    source: int | None
+
+
 @lru_cache(maxsize=512)
-def _runs(cell: CellSpec) -> list[_Run]:
-    """Return the runs of a cell, in the order of R."""
+def _runs(cell: CellSpec) -> _Runs:
+    """Return the runs of a cell."""
     layout, found = layout_of(cell), list[_Run]()
     for index, gate in layout.dense_gates.items():
         state, matrix = layout.dense_sources[index].number, index.number
@@ -43,14 +50,8 @@ def _runs(cell: CellSpec) -> list[_Run]:
                 found[-1] = last._replace(many=last.many + 1)
                 continue
         found.append(_Run(state, gate.number, matrix, 1))
-    return found
-
-
-@lru_cache(maxsize=512)
-def only_source(cell: CellSpec) -> int | None:
-    """Return the number of the state that all recurrent matrices read; None for 0 or several."""
-    states = {run.state for run in _runs(cell)}
-    return states.pop() if len(states) == 1 else None
+    states = {run.state for run in found}
+    return _Runs(found, states.pop() if len(states) == 1 else None)
 
 
 def recurrent_product(
@@ -63,12 +64,12 @@ def recurrent_product(
     adjacent.
     """
     pairs, heads, dim, _ = R.shape
-    source, batch = only_source(cell), states[0].shape[1]
+    (runs, source), batch = _runs(cell), states[0].shape[1]
     if heads == 1 and source is not None:
         product = linear(states[source][layer], R.view(pairs * dim, dim))
         return product, (pairs * dim, dim, 0)
     product = R.new_empty(pairs, heads, batch, dim)
-    for run in _runs(cell):
+    for run in runs:
         state = states[run.state][layer].view(batch, heads, dim).transpose(0, 1)
         for matrix in range(run.matrix, run.matrix + run.many):
             torch.bmm(state, R[matrix].transpose(1, 2), out=product[matrix])
@@ -114,7 +115,7 @@ def add_recurrent_gradient_of_states(
     `d_states`, (B, N, D) each, contiguous, are changed in place.
     """
     batch, heads, gates, dim = d_gates.shape
-    for state, gate, matrix, many in _runs(cell):
+    for state, gate, matrix, many in _runs(cell).each:
         if heads == 1:
             columns = d_gates.view(batch, gates * dim)[:, gate * dim : (gate + many) * dim]
             rows = R.view(-1, dim)[matrix * dim : (matrix + many) * dim]
@@ -154,7 +155,7 @@ def recurrent_gradient(
             tensors = d_gates[:, :, own], over_time, first_states
             found.append(recurrent_gradient(cell, *tensors, order, zero))
         return torch.cat(found, 1)
-    runs = _runs(cell)
+    runs = _runs(cell).each
     steps, batch, heads, gates, dim = d_gates.shape
     count = sum(run.many for run in runs)
     only_first = steps == 1 and bool(zero) and all(zero[run.state] for run in runs)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..call.call import Call
 from ..call.stack import Stack
-from ..call.tensors import States
+from ..call.tensors import SomeTensors, States
 from ..store.facts import counts_of
 from .arguments import addresses, packing_of
 from .compile import cpu_library
@@ -18,49 +18,42 @@ from .plans import plan_of
 from .tasks import multiplies_features, sizes_of
 
 
-class CpuSequences:
-    """Sequences of all layers, as part of a target."""
+def run_sequence(
+    stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
+) -> tuple[Tensor, States] | None:
+    """Run all layers over all steps, without gradients, lengths and resets.
 
-    def sequence(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        parameters: Sequence[Tensor | None],
-    ) -> tuple[Tensor, States] | None:
-        """Run all layers over all steps, without gradients, lengths and resets.
-
-        x is (T, B, input). The states before the first step are (layers, B, hidden) each; empty for
-        their initial values. The result is the output of the last layer, (T, B, hidden), and each
-        state after the last step; None if the caller has to run each layer by itself.
-        """
-        steps, batch, features = x.shape
-        layers, heads, dim = stack.layers, stack.heads, stack.dim
-        if len(stack.calls) > 1 or (stack.dropout and layers > 1) or not batch:
-            return None
-        call, hidden = stack.calls[0], heads * dim
-        run, gates, pairs = _facts(call, x.dtype)
-        if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
-            return None
-        x = x if x.stride(2) == 1 else x.contiguous()
-        flat = [
-            w if w is None or w.is_contiguous() else w.contiguous()
-            for w in stack.flat_weights(parameters)
-        ]
-        states = [state.contiguous() for state in states]
-        y = x.new_empty(steps, batch, hidden)
-        values = stack.initial_values
-        last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
-        fields = [
-            *sizes_of(steps, batch, heads, dim, pairs),
-            *(layers, features, x.data_ptr(), *x.stride()[:2]),
-            *(addresses(states) or [0] * len(values)),
-            *addresses(last),
-            y.data_ptr(),
-        ]
-        pack = packing_of(len(fields), len(values), len(flat)).pack
-        run(pack(*fields, *values, *addresses(flat)))
-        return y, last
+    x is (T, B, input). The states before the first step are (layers, B, hidden) each; empty for
+    their initial values. The result is the output of the last layer, (T, B, hidden), and each
+    state after the last step; None if the caller has to run each layer by itself.
+    """
+    steps, batch, features = x.shape
+    layers, heads, dim = stack.layers, stack.heads, stack.dim
+    if len(stack.calls) > 1 or (stack.dropout and layers > 1) or not batch:
+        return None
+    call, hidden = stack.calls[0], heads * dim
+    run, gates, pairs = _facts(call, x.dtype)
+    if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
+        return None
+    x = x if x.stride(2) == 1 else x.contiguous()
+    flat = [
+        w if w is None or w.is_contiguous() else w.contiguous()
+        for w in stack.flat_weights(parameters)
+    ]
+    states = [state.contiguous() for state in states]
+    y = x.new_empty(steps, batch, hidden)
+    values = stack.initial_values
+    last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
+    fields = [
+        *sizes_of(steps, batch, heads, dim, pairs),
+        *(layers, features, x.data_ptr(), *x.stride()[:2]),
+        *(addresses(states) or [0] * len(values)),
+        *addresses(last),
+        y.data_ptr(),
+    ]
+    pack = packing_of(len(fields), len(values), len(flat)).pack
+    run(pack(*fields, *values, *addresses(flat)))
+    return y, last
 
 
 @lru_cache(maxsize=1024)

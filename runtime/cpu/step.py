@@ -2,87 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ..call.stack import Stack
+from ..call.step_call import StepCall
 from ..call.tensors import States, Stepped
 from .arguments import address, addresses, packing_of
 from .linear import linear
 from .products import matrices_of, recurrent_product
-from .step_backward import step_backward
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 
-class CpuSteps:
-    """Single steps of all layers, as part of a target.
+def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
+    """Run all layers over one step, by a kernel alone or by torch's products and a kernel.
 
-    A step and a sequence of one step have the same products, pointwise maps and bits. So the step,
-    which has fewer tensors, serves both.
+    A step and a sequence of one step have the same products, pointwise maps and bits. `to` has
+    contiguous tensors for the results, other than the states; None for new ones.
     """
-
-    steps_as_sequences = True
-
-    def step(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        weights: Sequence[Tensor | None],
-        to: Stepped | None = None,
-    ) -> Stepped:
-        """Run all layers over one step, without dropout.
-
-        Args:
-            x: (B, input), or (1, B, input) for a sequence of one step.
-            states: before the step, (layers, B, hidden) each; empty for their initial values.
-            weights: of each layer, one after the other, as `Form.of_step` gives them.
-            to: contiguous tensors for the results, other than `states`; None for new ones.
-        """
-        facts, hidden = facts_of_step(stack.calls[0], x.dtype), stack.heads * stack.dim
-        x, states = x.contiguous(), [state.contiguous() for state in states]
-        to = _new_results(stack, facts, x, states) if to is None else to
-        batch, features = x.shape[-2:]
-        if not batch:
-            return to
-        weights = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
-        if not facts.multiplies(batch, hidden, features):
-            _step_by_torch(stack, facts, x, states, weights, to)
-            return to
-        values = stack.initial_values
-        fields = [
-            *sizes_of(1, batch, stack.heads, stack.dim, 0),
-            *(stack.layers, features, x.data_ptr(), 0, 0, 0, 0, 0),
-            *(addresses(states) or [0] * len(values)),
-            *addresses(to.last),
-            to.output.data_ptr(),
-            address(to.saved),
-        ]
-        pack = packing_of(len(fields), len(values), len(weights)).pack
-        facts.forward(pack(*fields, *values, *addresses(weights)))
+    stack, x, states, weights = step
+    facts, hidden = facts_of_step(stack.calls[0], x.dtype), stack.heads * stack.dim
+    x, states = x.contiguous(), [state.contiguous() for state in states]
+    to = _new_results(stack, facts, x, states) if to is None else to
+    batch, features = x.shape[-2:]
+    if not batch:
         return to
-
-    def step_backward(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        weights: Sequence[Tensor | None],
-        stepped: Stepped,
-        gradients: Sequence[Tensor | None],
-        needs: Sequence[bool],
-    ) -> list[Tensor | None]:
-        """Return the gradients of x, the caller's states and the flat weights of each layer.
-
-        `gradients` are those of the output and of each new state; None for zero.
-        """
-        return step_backward(stack, x, states, weights, stepped, gradients, needs)
-
-    def capture(self, device: torch.device, runs: Sequence[Callable[[], object]]) -> None:
-        """Return None: a CPU has no graphs."""
+    weights = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
+    if not facts.multiplies(batch, hidden, features):
+        _step_by_torch(StepCall(stack, x, states, weights), facts, to)
+        return to
+    values = stack.initial_values
+    fields = [
+        *sizes_of(1, batch, stack.heads, stack.dim, 0),
+        *(stack.layers, features, x.data_ptr(), 0, 0, 0, 0, 0),
+        *(addresses(states) or [0] * len(values)),
+        *addresses(to.last),
+        to.output.data_ptr(),
+        address(to.saved),
+    ]
+    pack = packing_of(len(fields), len(values), len(weights)).pack
+    facts.forward(pack(*fields, *values, *addresses(weights)))
+    return to
 
 
 def _new_results(stack: Stack, facts: StepFacts, x: Tensor, states: Sequence[Tensor]) -> Stepped:
@@ -104,15 +67,9 @@ def _new_results(stack: Stack, facts: StepFacts, x: Tensor, states: Sequence[Ten
     return Stepped(output, last, saved)
 
 
-def _step_by_torch(
-    stack: Stack,
-    facts: StepFacts,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    to: Stepped,
-) -> None:
+def _step_by_torch(step: StepCall, facts: StepFacts, to: Stepped) -> None:
     """Run a step on contiguous tensors, layer by layer, with torch's products."""
+    stack, x, states, weights = step
     batch, heads, dim, values = x.shape[-2], stack.heads, stack.dim, stack.initial_values
     shape, rows = (1, batch, heads * dim), x.element_size() * batch * heads * dim
     sources: Sequence[Tensor] = states

@@ -8,23 +8,16 @@ import torch
 from torch import Tensor
 
 from ..call.stack import Stack
-from ..call.tensors import Stepped
+from ..call.step_call import StepBackward
 from .arguments import addresses, packing_of
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 
-def step_backward(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    stepped: Stepped,
-    gradients: Sequence[Tensor | None],
-    needs: Sequence[bool],
-) -> list[Tensor | None]:
-    """Return the gradients that `CpuSteps.step_backward` returns, from the same arguments."""
+def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
+    """Return the gradients of x, the caller's states and the flat weights of each layer."""
+    (stack, x, states, weights), stepped, gradients, needs = backward
     facts, count = facts_of_step(stack.calls[0], x.dtype), len(states)
     tensors = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
     tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call.call import Call
+from ..call.input_backward import InputBackward
 from ..call.stack import Stack
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from ..program.multiplier import TORCH, product_added
+from ..call.step_call import StepBackward, StepCall
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..store.facts import facts_of
 from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
-from .linear import linear, rows_of
+from .inputs import project, project_at, project_gradients
 from .plans import DTYPES, plan_of
-from .sequence import CpuSequences
-from .step import CpuSteps
+from .sequence import run_sequence
+from .step import run_step
+from .step_backward import run_step_backward
 from .tasks import multiplies_features
 
 
-class CpuTarget(CpuSteps, CpuSequences, Target):
+class CpuTarget(Target):
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
     device = "cpu"
@@ -34,6 +35,7 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
     takes_inputs = True
     reads_by_address = True
     takes_steps = True
+    steps_as_sequences = True
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -63,51 +65,16 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         return False
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
-
-        x is (T, B, input), and the weight (Gx, N, D, input). The rows of the weight are permuted
-        once per call; activations never are.
-        """
-        gates, heads, dim, _ = weight.shape
-        wx = F.linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
-        return wx.permute(1, 0, 2, 4, 3)
+        """Return the wx of a module's input, by operations that autograd follows."""
+        return project(x, weight)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
         """Return the result of `project`, without autograd."""
-        gates, heads, dim, _ = weight.shape
-        wx = linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
-        return wx.permute(1, 0, 2, 4, 3)
+        return project_at(x, weight)
 
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        tf32: bool,
-        d_x: Tensor | None = None,
-        by_head: bool = False,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of x and of the weight of `project`, None where they are not wanted.
-
-        `d_wx` is as `backward` gives it. The gradient of x is added to `d_x` in place, if that is
-        given. Products are always by head.
-        """
-        gates, heads, dim, size = weight.shape
-        count = x.shape[0] * x.shape[1]
-        d_rows = d_wx.permute(1, 0, 2, 4, 3).reshape(count, heads * gates * dim)
-        d_W = None
-        if wanted[0]:
-            if d_x is None:
-                d_x = linear(d_rows, rows_of(weight).t()).view(x.shape)
-            else:
-                product_added(TORCH, d_x, d_rows, rows_of(weight), x.shape)
-        if wanted[1]:
-            d_W = torch.mm(d_rows.t(), x.reshape(count, size))
-            if heads == 1:
-                return d_x, d_W.view(gates, 1, dim, size)
-            d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
-        return d_x, d_W
+    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of `project`, of x and of the weight, by head."""
+        return project_gradients(backward)
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
@@ -155,13 +122,22 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         return kernels.forward(call.cell, plan, inputs, False, call.stored, features)
 
     def backward(
-        self,
-        call: Call,
-        saved: Saved,
-        d_states: Sequence[Tensor | None],
-        d_last: Sequence[Tensor | None],
-        donated: bool,
+        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
     ) -> Gradients:
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
         plan = plan_of(saved.saved.dtype, call.choice.reverse, masked=call.masked)
         return kernels.backward(call.cell, plan, saved, d_states, d_last)
+
+    def sequence(
+        self, stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
+    ) -> tuple[Tensor, States] | None:
+        """Run all layers over all steps, where no backward follows."""
+        return run_sequence(stack, x, states, parameters)
+
+    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
+        """Run all layers of a module over one step."""
+        return run_step(step, to)
+
+    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
+        """Return the gradients of x, the caller's states and the flat weights of each layer."""
+        return run_step_backward(backward)

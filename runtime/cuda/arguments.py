@@ -20,7 +20,6 @@ _SIZES = [
 ]
 
 
-@lru_cache(maxsize=64)
 def mask_arguments(states: int) -> type[ctypes.Structure]:
     """Return the mirror of `MaskArguments` for a cell with that many states."""
 
@@ -46,7 +45,6 @@ def forward_arguments(
     return _forward_arguments(states, params, masked, unweighted)
 
 
-@lru_cache(maxsize=64)
 def _unweighted_arguments(count: int) -> type[ctypes.Structure]:
     """Return the mirror of `UnweightedArguments` for a cell with that many inputs."""
 
@@ -144,7 +142,6 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
     return Workspace
 
 
-@lru_cache(maxsize=64)
 def init_args_struct(
     arguments: type[ctypes.Structure], workspace: type[ctypes.Structure]
 ) -> type[ctypes.Structure]:
@@ -156,7 +153,6 @@ def init_args_struct(
     return InitArgs
 
 
-@lru_cache(maxsize=64)
 def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """Return the mirror of `StepArgs`."""
 

@@ -76,17 +76,9 @@ def choose_plan(
 on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
 
 
-def asked_for(
-    cell: CellSpec,
-    heads: int,
-    dim: int,
-    batch: int,
-    dtype: torch.dtype,
-    device: int,
-    choice: Choice,
-    tf32: bool,
-) -> Asked:
+def asked_for(*question: *Question) -> Asked:
     """Return what a plan is asked for, by the arguments of `choose_plan`."""
+    cell, heads, dim, batch, dtype, device, choice, tf32 = question
     shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype], fill=choice.fill)
     return Asked(cell, shape, device_limits(device), choice.save, tf32)
 

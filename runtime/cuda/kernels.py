@@ -99,24 +99,11 @@ def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) 
     return launch(ready) if not step_down else launched_where_room(ready, step_down, launch, steps)
 
 
-def backward(
-    ready: Prepared,
-    saved: Saved,
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    *,
-    multiplier: Multiplier = TORCH,
-    donated: bool = False,
-    reset_to: Sequence[Tensor] = (),
-) -> Gradients:
-    """Run all steps backwards, then the sums over time; arguments are as in `backward_parts`."""
-    like = saved.initial_states[0]
-    parts = backward_parts(
-        ready, saved, d_states, d_last, multiplier=multiplier, donated=donated, reset_to=reset_to
-    )
-    if not like.numel():
+def backward(ready: Prepared, parts: BackwardParts) -> Gradients:
+    """Run all steps backwards, then the sums over time, of what `backward_parts` gave."""
+    if parts.no_sums is not None:
         return parts.finish(parts.no_sums())
-    with on_device(like.device):
+    with on_device(parts.d_wx.device):
         sums = launched(ready, parts.launch, parts.steps)
     return parts.finish(sums)
 
@@ -126,14 +113,15 @@ class BackwardParts(NamedTuple):
 
     `d_wx`, (T, B, N, D, Gx), has the gradients of the input's share once they are computed.
     `launch` runs all steps by a prepared plan and gives the partial sums; `finish` computes the
-    sums over time. `no_sums` gives the partial sums of a call without rows or units.
+    sums over time. `no_sums` gives the partial sums of a call without rows or units, and is None
+    for others.
     """
 
     steps: int
     d_wx: Tensor
     launch: Callable[[Prepared], Tensor]
     finish: Callable[[Tensor], Gradients]
-    no_sums: Callable[[], Tensor]
+    no_sums: Callable[[], Tensor] | None
 
 
 def backward_parts(
@@ -251,7 +239,7 @@ def backward_parts(
     def no_sums() -> Tensor:
         return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
 
-    return BackwardParts(steps, d_wx, launch, finish, no_sums)
+    return BackwardParts(steps, d_wx, launch, finish, None if like.numel() else no_sums)
 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:

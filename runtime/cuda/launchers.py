@@ -7,11 +7,13 @@ from typing import Any
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PlanError
 from .alternating.run import AlternatingLauncher
 from .launch import CallSizes, Launcher
 from .resident.grid import GridLauncher
 from .resident.tiled import TiledLauncher
+from .step.launcher import StepLauncher
 
 # Makes the launcher of a plan, of the kind that it is registered for, on the device of a number.
 MakeLauncher = Callable[[CellSpec, Any, CallSizes, int], Launcher]
@@ -21,6 +23,7 @@ LAUNCHERS: dict[str, MakeLauncher] = {
     "cluster": TiledLauncher,
     "grid": GridLauncher,
     "alternating": AlternatingLauncher,
+    "step": StepLauncher,
 }
 
 
@@ -54,7 +57,7 @@ def launcher_of(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int)
         raise PlanError(
             f"{plan.kind} plan of {cell.name}",
             "a kind of plan without a launcher",
-            f"one of {', '.join(LAUNCHERS)}",
+            f"one of {', '.join(kind for kind in LAUNCHERS if kind in variants())}",
             f"register_launcher({plan.kind!r}, …) of rnnc.runtime.cuda.launchers",
         )
     return LAUNCHERS[plan.kind](cell, plan, sizes, device)

@@ -4,53 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import MOST_COUNT, Direction, Masked, Precision, Save
+from ...codegen.shape import MOST_COUNT, Direction, Precision, Save
 from ..call.call import Call
+from ..call.input_backward import InputBackward
 from ..call.layers import LayersCall, LayersRead
+from ..call.made_masks import MadeMasks
 from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..call.ragged import Ragged
+from ..call.stack import Stack
+from ..call.step_call import StepBackward, StepCall
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, Stepped
 from ..program.recorder import recording
 from ..program.replays import Replays, forget_replays
 from ..store.facts import facts_of
-from ..store.tuned import on_remember
+from ..store.tuned import Asked, on_remember
+from ..targets.lanes import Lanes
+from ..targets.packing import Packing
 from ..targets.target import Target
-from . import kernels
-from .ahead import CudaAhead
-from .choose import choose_plan
-from .directions.target import CudaDirections
+from . import ahead, kernels
+from .directions.joins import joins
+from .directions.lanes import lanes_for
 from .driver.device import find_cuda
 from .driver.room import make_room
-from .launch import CallSizes, is_here
+from .launch import is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
-from .prepared import Prepared, prepare
-from .products.inputs import CudaInputs
+from .prepared import Prepared
+from .products import inputs as products
+from .products import rows
 from .products.moves import CudaMoves
 from .products.precision import multiplier, rounds
 from .products.rearrange import begin_kernel
-from .products.rows import CudaRows
-from .step.target import CudaSteps
-from .step_down import check_counts, with_room
+from .ready import ready_for
+from .step.backward import backward_step
+from .step.forward import forward_step
+from .step.graph import capture
+from .step_down import check_counts
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Target):
+class CudaTarget(Target):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"
     takes_masks = True
     takes_inputs = True
     takes_steps = True
+    steps_as_sequences = True
     at_once = True
     dtypes: tuple[torch.dtype, ...] = (
         torch.float32,
@@ -80,7 +89,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """Return the states before the first step where the caller gives none."""
+        """Return the states before the first step: one for all calls, if nobody can change it."""
         shape, recorder = tuple(shape), recording()
         shared = (
             not torch.compiler.is_compiling()
@@ -106,9 +115,43 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
         """Return a collector of copies into new tensors, by a launch for all of them."""
         return CudaMoves()
 
+    def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
+        """Return the copies of packed rows, on the device of `starts`."""
+        return rows.packing(starts, sizes, total)
+
+    def made_masks(
+        self, ragged: Ragged, sizes: tuple[int, int], device: torch.device, reverses: Sequence[bool]
+    ) -> MadeMasks:
+        """Return the masks of a call of all layers."""
+        return rows.made_masks(ragged, sizes, device, reverses)
+
+    def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
+        """Return the rows of x, zero where a step does not run."""
+        return rows.rows_that_run(x, ragged, made)
+
+    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+        """Return the lanes of both directions of a layer."""
+        return lanes_for(like.device, steps)
+
+    def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
+        """Return True if one call of both directions is better than a call of each."""
+        return joins(call, batch, heads, dim, like.dtype, like.device.index)
+
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Return True if the products of a call may round factors of float32 to TF32."""
         return rounds(dtype, precision)
+
+    def project(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return the wx of a module's input, by operations that autograd follows."""
+        return products.project(x, weight)
+
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """Return the wx of `project` at the precision of a call, where autograd need not follow."""
+        return products.project_at(x, weight, tf32)
+
+    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of `project`, of x and of the weight."""
+        return products.project_gradients(backward)
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
@@ -129,61 +172,92 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
-        wx = inputs.wx
+        wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
-        ready = _ready(call, "forward", wx, batch, steps, heads, dim, inputs.masks)
         return kernels.forward(
-            ready,
+            _ready(call, "forward", wx, steps, (batch, heads, dim), masks),
             inputs,
             for_backward=call.for_backward,
             stored=call.stored,
             donated=donated,
-            reset_to=self._reset_values(call, inputs.masks, wx, (heads, dim)),
+            reset_to=() if masks is None else self._reset_values(call, masks, wx, (heads, dim)),
         )
 
     def backward(
-        self,
-        call: Call,
-        saved: Saved,
-        d_states: Sequence[Tensor | None],
-        d_last: Sequence[Tensor | None],
-        donated: bool,
+        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
     ) -> Gradients:
         """Choose a plan and run the backward of a call with it."""
-        like = saved.initial_states[0]
+        like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        ready = _ready(call, "backward", like, batch, steps, heads, dim, saved.masks)
-        multiplies = multiplier(like.dtype, call.tf32)
-        return kernels.backward(
+        ready = _ready(call, "backward", like, steps, (batch, heads, dim), masks)
+        parts = kernels.backward_parts(
             ready,
             saved,
             d_states,
             d_last,
-            multiplier=multiplies,
+            multiplier=multiplier(like.dtype, call.tf32),
             donated=donated,
-            reset_to=self._reset_values(call, saved.masks, like, (heads, dim)),
+            reset_to=() if masks is None else self._reset_values(call, masks, like, (heads, dim)),
         )
+        return kernels.backward(ready, parts)
 
     def _reset_values(
-        self, call: Call, masks: Masks | None, like: Tensor, plane: tuple[int, int]
+        self, call: Call, masks: Masks, like: Tensor, plane: tuple[int, int]
     ) -> Sequence[Tensor]:
-        """Return the value of each state after a reset; none without masks."""
-        if masks is None or masks.reset_to is not None:
-            return () if masks is None else masks.reset_to or ()
+        """Return the value of each state after a reset."""
+        if masks.reset_to is not None:
+            return masks.reset_to
         return self.initial_states(like, [state.init for state in call.cell.states], plane)
 
     def forward_layers(
         self, asked: LayersCall, x: Tensor
     ) -> tuple[list[Forward], list[Tensor]] | None:
         """Run the forward of all layers, where they may run at once; else return None."""
-        return forward_layers(asked, x, _ready, self.project_at)
+        return forward_layers(asked, x)
 
     def backward_layers(
         self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
     ) -> bool:
         """Run the backward of all layers, where they may run at once; else return False."""
-        return backward_layers(asked, reads, finish, _ready)
+        return backward_layers(asked, reads, finish)
+
+    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
+        """Run all layers of a module over one step."""
+        return forward_step(step, to)
+
+    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
+        """Return the gradients of x, the caller's states and the flat weights of each layer."""
+        return backward_step(backward)
+
+    def capture(
+        self, device: torch.device, runs: Sequence[Callable[[], object]]
+    ) -> list[Callable[[], None]] | None:
+        """Return the replays of each run as a graph on torch's current stream; None off a GPU."""
+        return capture(device, runs) if device.type == "cuda" else None
+
+    def asked_ahead(self, call: Call, stack: Stack, batch: int, like: Tensor) -> Asked:
+        """Return what the plan of a call is asked for; the call is of one direction of time."""
+        return ahead.asked_ahead(call, stack, batch, like)
+
+    def load_ahead(self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
+        """Compile and load the kernels of a call of one direction of time."""
+        ahead.load_ahead(call, stack, steps, batch, like)
+
+
+def _ready(
+    call: Call,
+    direction: Direction,
+    like: Tensor,
+    steps: int,
+    sizes: tuple[int, int, int],
+    masks: Masks | None,
+) -> Prepared:
+    """Return a direction of a call, prepared; one look-up if the sizes have occurred before."""
+    if steps > MOST_COUNT:
+        check_counts(steps, *sizes[:2])
+    masked = False if masks is None else masks.kind
+    return ready_for(call, direction, *sizes, like.dtype, like.device.index, masked)
 
 
 def _stream_of(device: torch.device) -> int | None:
@@ -196,45 +270,5 @@ def _stream_of(device: torch.device) -> int | None:
     return stream
 
 
-def _ready(
-    call: Call,
-    direction: Direction,
-    like: Tensor,
-    batch: int,
-    steps: int,
-    heads: int,
-    dim: int,
-    masks: Masks | None = None,
-) -> Prepared:
-    """Return a direction of a call, prepared; one look-up if the sizes have occurred before."""
-    if steps > MOST_COUNT:
-        check_counts(steps, batch, heads)
-    dtype, masked = like.dtype, False if masks is None else masks.kind
-    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index, masked)
-
-
-@lru_cache(maxsize=2048)
-def _prepared(
-    call: Call,
-    direction: Direction,
-    batch: int,
-    heads: int,
-    dim: int,
-    dtype: torch.dtype,
-    device: int,
-    masked: Masked,
-) -> Prepared:
-    """Choose a plan for a direction of a call, and prepare it."""
-    check_counts(0, batch, heads)
-    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
-    plan = getattr(choose_plan(*asked, direction, masked), direction)
-    ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
-    if call.choice.variant != "auto":
-        return ready
-    return replace(ready, step_down=partial(with_room, asked=asked))
-
-
-# What was chosen before may be another plan.
-on_remember(_prepared.cache_clear)
-on_remember(forget_replays)
+on_remember(forget_replays)  # what was chosen before may be another plan
 freed_with_memory(forget_replays)  # they keep constants

@@ -79,7 +79,8 @@ class TrialCall:
     def _backward(self, ready: Prepared, done: Forward) -> None:
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
-        kernels.backward(ready, saved, [self._d_output, *others], [None, *others])
+        given = [self._d_output, *others], [None, *others]
+        kernels.backward(ready, kernels.backward_parts(ready, saved, *given))
 
 
 class _Clocked(Launcher):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..call.made_masks import MadeMasks
 from ..call.stack import Stack, Tensors
+from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.stack import target_for
 from .layers.backward import backward_layers
@@ -57,8 +58,7 @@ def forward_of(stack: Stack, call: Tensors) -> tuple[list[Tensor], Kept]:
     `call` has None for each weight that there is not.
     """
     if stack.single:
-        weights = stack.flat_weights(call.weights)
-        stepped = target_for(stack).step(stack, call.x, call.states, weights)
+        stepped = target_for(stack).step(_step_of(stack, call))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
     run = forward_layers(stack, call)
     runs = [(*result.states, result.saved) for result in run.results]
@@ -84,9 +84,9 @@ def gradients_of(
     wanted = [*needs[:first], *form.needs(needs[first:last], stack.parts)]
     if stack.single:
         ((saved,),) = kept.runs
-        stepped, weights = Stepped(new[0], new, saved), stack.flat_weights(call.weights)
-        step = target_for(stack).step_backward
-        found = step(stack, call.x, call.states, weights, stepped, gradients, wanted)
+        stepped = Stepped(new[0], new, saved)
+        backward = StepBackward(_step_of(stack, call), stepped, gradients, wanted)
+        found = target_for(stack).step_backward(backward)
     else:
         left = left_by(stack, call, kept.masks, kept.runs, kept.made)
         # Inference mode has no versions, by which a failed backward is found out.
@@ -94,6 +94,10 @@ def gradients_of(
         found = backward_layers(stack, left, gradients, wanted, donated)
     d_weights = form.gradients(found[first:], needs[first:last], stack.parts)
     return [*found[:first], *d_weights, *[None] * stack.drawn]
+
+
+def _step_of(stack: Stack, call: Tensors) -> StepCall:
+    return StepCall(stack, call.x, call.states, stack.flat_weights(call.weights))
 
 
 def read_by_backward(stack: Stack, flat: Sequence[Any]) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ..call.stack import Tensors
+from ..call.step_call import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
@@ -98,7 +99,11 @@ class Stepper:
         stack, (first, second) = found.entry.call, self._sets
         target = target_for(stack)
         runs = [
-            partial(target.step, stack, self._x, old, given, Stepped(self._y, tuple(to), None))
+            partial(
+                target.step,
+                StepCall(stack, self._x, old, given),
+                Stepped(self._y, tuple(to), None),
+            )
             for old, to in ((first, second), (second, first))
         ]
         return target.capture(self._device, runs)

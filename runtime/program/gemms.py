@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -182,7 +181,6 @@ class Product(NamedTuple):
     whole: bool
 
 
-@lru_cache(maxsize=512)
 def products_of(cell: CellSpec) -> tuple[Product, ...]:
     """Return the products that give the gradient of R."""
     layout = layout_of(cell)

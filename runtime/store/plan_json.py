@@ -9,6 +9,8 @@ from ...codegen.cuda.alternating.plan import OwnProduct
 from ...codegen.cuda.cost.estimate import StepEstimate
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.kinds import KINDS
+from ...codegen.cuda.step.gradient_tile import GradientTile
+from ...codegen.cuda.step.tile import Tile
 from ...codegen.plan import Plan
 
 
@@ -45,5 +47,6 @@ def _unpacked(value: Any) -> Any:
 
 def _type(name: str) -> Any:
     """Return the type of a plan or of its part, by the word that stands for it in a file."""
-    types = (Plan, StepEstimate, OwnProduct, *(kind.plan for kind in KINDS.values()))
+    parts = (StepEstimate, OwnProduct, Tile, GradientTile)
+    types = (Plan, *parts, *(kind.plan for kind in KINDS.values()))
     return {each.__name__: each for each in types}[name]

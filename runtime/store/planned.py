@@ -12,13 +12,20 @@ from .tuned import Asked
 def searched(asked: Asked, variant: str = "auto") -> Plan:
     """Return the plan that `plan_for` finds."""
     return plan_for(
-        asked.cell, asked.shape, asked.limits, variant, save=asked.save, tf32=asked.tf32
+        asked.cell,
+        asked.shape,
+        asked.limits,
+        variant,
+        save=asked.save,
+        tf32=asked.tf32,
+        features=asked.features,
     )
 
 
 def planned(asked: Asked, variant: str = "auto") -> Plan:
     """Return the plan of `searched`, read from disk if an earlier process has searched."""
-    made_from = (asked.cell.fingerprint, asked.shape, asked.limits, asked.save, asked.tf32, variant)
+    sizes = asked.shape, asked.limits, asked.save, asked.tf32, asked.features
+    made_from = (asked.cell.fingerprint, *sizes, variant)
     return remembered(
         asked.cell.name,
         f"plan {made_from!r}",

@@ -28,7 +28,8 @@ class Asked(PlanRequest):
         """Digest, the same in every process and another after an update of what is compiled."""
         shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
         versions = (package_digest(), _version("torch"), _version("cupy"))
-        parts = (self.cell.fingerprint, shape, self.save, self.tf32, repr(self.limits), versions)
+        asked = (self.save, self.tf32, self.features)
+        parts = (self.cell.fingerprint, shape, *asked, repr(self.limits), versions)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
     @property

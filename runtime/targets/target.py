@@ -12,11 +12,13 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call.call import Call, Choice
+from ..call.input_backward import InputBackward
 from ..call.layers import LayersCall, LayersRead
 from ..call.made_masks import MadeMasks
 from ..call.ragged import Ragged
 from ..call.stack import Stack
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, States, Stepped
+from ..call.step_call import StepBackward, StepCall
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.replays import Replays
 from ..store.tuned import Asked
 from .lanes import ONE_LANE, Lanes
@@ -84,21 +86,8 @@ class Target(ABC):
         """Return the same at the precision of a call, where nothing has to follow."""
 
     @abstractmethod
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        tf32: bool,
-        d_x: Tensor | None = None,
-        by_head: bool = False,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight; None where one is not wanted.
-
-        The gradient of x is added to `d_x` where there is one, in place. `by_head` says that the
-        gradient of the weight lies head by head in memory, which saves a copy.
-        """
+    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of `project`, of x and of the weight; None for one not wanted."""
 
     @abstractmethod
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
@@ -123,12 +112,7 @@ class Target(ABC):
 
     @abstractmethod
     def backward(
-        self,
-        call: Call,
-        saved: Saved,
-        d_states: Sequence[Tensor | None],
-        d_last: Sequence[Tensor | None],
-        donated: bool,
+        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
     ) -> Gradients:
         """Run the backward of a call."""
 
@@ -225,11 +209,7 @@ class Target(ABC):
         raise NotImplementedError(f"{type(self).__name__}.forward_of_features")
 
     def sequence(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        parameters: Sequence[Tensor | None],
+        self, stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
     ) -> tuple[Tensor, States] | None:
         """Run all layers over all steps by one call, where no backward follows.
 
@@ -272,30 +252,16 @@ class Target(ABC):
         """
         return self.steps_as_sequences and choice.variant == "auto" and choice.save == "gates"
 
-    def step(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        weights: Sequence[Tensor | None],
-        to: Stepped | None = None,
-    ) -> Stepped:
-        """Run all layers of a module over one step of x (B, input); `to` takes the results.
+    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
+        """Run all layers of a module over one step.
 
-        A target with `steps_as_sequences` also takes a sequence of one step, (1, B, input).
+        Args:
+            step: a sequence of one step only on a target with `steps_as_sequences`.
+            to: tensors without gaps for the results, other than the states; None for new ones.
         """
         raise NotImplementedError(f"{type(self).__name__}.step")
 
-    def step_backward(
-        self,
-        stack: Stack,
-        x: Tensor,
-        states: Sequence[Tensor],
-        weights: Sequence[Tensor | None],
-        stepped: Stepped,
-        gradients: Sequence[Tensor | None],
-        needs: Sequence[bool],
-    ) -> list[Tensor | None]:
+    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
         """Return the gradients of x, the caller's states and the flat weights of each layer."""
         raise NotImplementedError(f"{type(self).__name__}.step_backward")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.cuda.kinds import KINDS
+from rnnc.codegen.cuda.kinds import kinds_for
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import device_limits
@@ -184,7 +184,7 @@ def check_equal(got, wanted) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=list(kinds_for()))
 def variant(request) -> str:
     """Every kind of plan."""
     return request.param

@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.shape import SAVES, Shape
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.alternating import work as running
 from rnnc.runtime.cuda.driver.device import device_limits
 
@@ -62,7 +62,7 @@ def planned(monkeypatch):
         if not plans:
             pytest.skip(f"{cell.name} has no product of its own with {rows} rows")
         monkeypatch.setattr(
-            target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
+            ready, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
         return plans["gates"].forward
 

@@ -11,7 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, State, gate, sigmoid, tanh
-from rnnc.runtime.cuda import load, target
+from rnnc.runtime.cuda import load, ready
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
 from rnnc.runtime.cuda.driver import cublas
@@ -249,7 +249,7 @@ def test_a_gate_of_two_sources_is_captured(dtype, draw, seeds_for, results, same
 
 def forget_kernels():
     rnnc.free_memory()
-    for cached in (target._prepared, prepare, load.load_kernel, load._load_module):
+    for cached in (ready.ready_for, prepare, load.load_kernel, load._load_module):
         cached.cache_clear()
     gc.collect()
 

@@ -13,7 +13,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.call.call import Choice
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.launchers import LAUNCHERS
@@ -80,14 +80,14 @@ def runs(monkeypatch):
         note(launcher)
 
     def choose(plans):
-        target._prepared.cache_clear()
+        ready.ready_for.cache_clear()
         monkeypatch.setattr(
-            target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
+            ready, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
         return ran
 
     yield choose
-    target._prepared.cache_clear()
+    ready.ready_for.cache_clear()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.call.call import Choice
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.choose import choose_plan
 
 STEPS = (1, 2, 3, 17, 70)  # the last: a graph of steps and a rest
@@ -112,11 +112,11 @@ def same_plan(monkeypatch):
 
     def choose(*asked):
         plan = choose_plan(*asked)
-        monkeypatch.setattr(target, "choose_plan", lambda *other: plan.in_time(other[6].reverse))
-        target._prepared.cache_clear()
+        monkeypatch.setattr(ready, "choose_plan", lambda *other: plan.in_time(other[6].reverse))
+        ready.ready_for.cache_clear()
 
     yield choose
-    target._prepared.cache_clear()
+    ready.ready_for.cache_clear()
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])

@@ -14,7 +14,7 @@ import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.load import load_kernel
@@ -67,7 +67,7 @@ def test_turns_give_the_bits_of_one_launch(draw, seeds_for, results, same_bits, 
     found = []
     for groups in (1, 2, 3):
         grouped = Plan(replace(plan.forward, groups=groups), replace(plan.backward, groups=groups))
-        monkeypatch.setattr(target, "choose_plan", lambda *_, now=grouped: now)
+        monkeypatch.setattr(ready, "choose_plan", lambda *_, now=grouped: now)
         found.append(results(cell, inputs, seeds, variant="grid"))
     same_bits(found[1], found[0])
     same_bits(found[2], found[0])

@@ -11,7 +11,7 @@ from rnnc.codegen.cuda.grid.plan import RING_BYTES
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.driver.device import device_limits
 
 
@@ -39,7 +39,7 @@ def streaming(plan, kept=0):
 @pytest.fixture
 def taken(monkeypatch):
     """A function that says which plan calls take."""
-    return lambda plan: monkeypatch.setattr(target, "choose_plan", lambda *_: plan)
+    return lambda plan: monkeypatch.setattr(ready, "choose_plan", lambda *_: plan)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from ..options import (
     Batch,
     CellWord,
     DtypeOption,
+    Features,
     Gpu,
     HeadDim,
     Heads,
@@ -24,13 +25,16 @@ def plan_command(
     dtype: DtypeOption = Scalar.BFLOAT16,
     batch: Batch = 16,
     variant: VariantOption = "auto",
+    features: Features = None,
     plot: Plot = None,
 ) -> None:
     """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.
 
     No GPU is needed. Each kind of plan has a line with its estimate, or with what it would need. A
-    star marks the plan that is taken; forward and backward may be of different kinds.
+    star marks the plan that is taken; forward and backward may be of different kinds. --features
+    asks for the plan of a single step.
     """
     from ..plan import print_plan
 
-    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant, plot)
+    shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+    print_plan(cell, shape, gpu, variant, features, plot)

@@ -36,6 +36,7 @@ _WORDS = {
     "head_dim": "head dim",
     "gpu": "GPU",
     "variant": "variant",
+    "features": "features",
     "reverse": "reversed time",
 }
 _OPTIONS = {What.CPP: {"dtype", "reverse"}, What.CUDA: set(_WORDS)}
@@ -68,6 +69,12 @@ def show_command(
         ),
     ] = None,
     reverse: ReverseOption = False,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            help="With --what cuda: features of a module's input, for a single step of its layers."
+        ),
+    ] = None,
 ) -> None:
     """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""
     options: dict[str, Any] = {
@@ -77,6 +84,7 @@ def show_command(
         "gpu": gpu,
         "variant": variant,
         "reverse": reverse or None,
+        "features": features,
     }
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from ....cellspec.cell import CellSpec
 from ...layout import layout_of
@@ -23,7 +23,8 @@ _LINE_PAD, _COLUMN_PAD = 4, 8
 _STAGES = 4
 
 
-class GradientTile(NamedTuple):
+@dataclass(frozen=True)
+class GradientTile:
     """The sizes of the blocks of two kernels: of the gradients of weights, and of inputs.
 
     Attributes:
@@ -107,7 +108,7 @@ class GradientTile(NamedTuple):
         stage = rows * line + chunk * (bare.input_columns + _COLUMN_PAD) * element
         partials = _WARPS // _COLUMN_WARPS * rows * bare.input_columns * _WORD
         most = max(factor + gates, bare.threads * sums * _WORD, _STAGES * stage, partials)
-        return bare._replace(shared=most)
+        return replace(bare, shared=most)
 
 
 def gradient_tile(
@@ -115,7 +116,7 @@ def gradient_tile(
 ) -> GradientTile | None:
     """The tile of a step's backward; None where another way takes less time, or there is none.
 
-    The arguments are those of `forward_plan`.
+    The size is that of the module's input.
     """
     work, gates = multiplications(cell, shape, size), len(layout_of(cell).gates)
     if not work or work > MOST_WORK or gates > MOST_GATES:
@@ -126,7 +127,7 @@ def gradient_tile(
     if work > _MUCH_WORK and gates <= _FEW_GATES:
         sizes = _FOR_MUCH_WORK
     tile = GradientTile.of(cell, shape.dtype, *sizes)
-    tile = tile._replace(aligned=has_aligned_lines(shape, size))
+    tile = replace(tile, aligned=has_aligned_lines(shape, size))
     fits = tile.shared <= limits.shared_per_block
     return tile if fits and shape.batch <= MOST_BLOCKS * TILE_M * tile.row_tiles else None
 

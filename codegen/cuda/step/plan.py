@@ -1,29 +1,17 @@
-"""The plan of a single step, which is no kind of plan for sequences: `auto` never meets it."""
+"""The plan of a single step of a module's layers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ....cellspec.cell import CellSpec
-from ...layout import layout_of
-from ...shape import Dtype, Shape, counted
+from ...shape import counted
 from ..kernel_plan import KernelPlan, LaunchShape
-from ..limits import Limits
 from ..mma import TILE_M
-from .gradient_tile import GradientTile, gradient_tile
-from .tile import Tile, best_tile
+from .gradient_tile import GradientTile
+from .tile import Tile
 
-# Where one kernel multiplies too, it reads the weights once per `MOST_ROWS` batch rows. Up to so
-# many batch rows, and so many products of numbers in float32 and in the other dtypes, it takes less
-# time on an H200 than two products of the matrix library and a pointwise kernel, or as much with
-# fewer launches. An LSTM of 512 units in float32, in us: 4.4 and 8.0 at 1 row, 6.6 and 13.5 at 8,
-# 15.0 and 14.1 at 32; of 2048 units: 35 and 51 at 1 row, 55 and 47 at 4.
-MOST_FUSED = 32
-MOST_PRODUCTS = {"float32": 2**26}
-MOST_PRODUCTS_ELSE = 2**25
-MOST_ROWS = 8
 _WARP = 32
 
 
@@ -69,6 +57,12 @@ class StepPlan(KernelPlan):
         return LaunchShape(self.threads, 0 if self._blocks is None else self._blocks.shared)
 
     @property
+    def agreed(self) -> dict[str, object]:
+        """By name, the values that the other direction's plan must have too."""
+        # Each direction rounds to TF32 only where its own kernel multiplies.
+        return {name: value for name, value in super().agreed.items() if name != "tf32"}
+
+    @property
     def kernel_names(self) -> tuple[str, ...]:
         """The entry points of the translation unit."""
         names = [f"rnnc_step_{self.direction}"]
@@ -106,55 +100,3 @@ class StepPlan(KernelPlan):
         if self.gradient_tile is not None:
             return "product: all batch rows"
         return counted(self.rows, "batch row") if self.rows else "product: matrix library"
-
-
-def forward_plan(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> StepPlan:
-    """The plan of the forward of a module's layers: who multiplies, and with which sizes.
-
-    Args:
-        cell: the cell.
-        shape: of a layer; its batch is that of the call.
-        size: features of the module's input.
-        limits: of the GPU.
-        tf32: whether products of float32 may round their factors to TF32.
-    """
-    layout = layout_of(cell)
-    units = shape.heads * shape.head_dim
-    weights = len(layout.input_gates) * units * max(size, units)
-    weights += len(layout.dense_gates) * units * shape.head_dim
-    plan = StepPlan(direction="forward", arch=limits.arch, dtype=shape.dtype)
-    tile = best_tile(cell, shape, size, limits, tf32)
-    if tile is not None:
-        return replace(plan, tile=tile, tf32=shape.dtype == "float32")
-    return replace(plan, rows=fused_rows(shape.batch, weights, shape.dtype))
-
-
-def backward_plan(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> StepPlan:
-    """The plan of the backward of a module's layers, likewise.
-
-    Args:
-        cell: as of `forward_plan`.
-        shape: likewise.
-        size: likewise.
-        limits: likewise.
-        tf32: likewise.
-    """
-    plan = StepPlan(direction="backward", arch=limits.arch, dtype=shape.dtype)
-    tile = gradient_tile(cell, shape, size, limits, tf32)
-    return (
-        plan if tile is None else replace(plan, gradient_tile=tile, tf32=shape.dtype == "float32")
-    )
-
-
-def fused_rows(batch: int, weights: int, dtype: Dtype) -> int:
-    """The batch rows of a block of a forward that multiplies too; 0 where it should not.
-
-    Args:
-        batch: rows of the call.
-        weights: numbers in W and R of a layer.
-        dtype: of the call.
-    """
-    most = MOST_PRODUCTS.get(dtype, MOST_PRODUCTS_ELSE)
-    if batch > MOST_FUSED or batch * weights > most:
-        return 0
-    return min(1 << (max(batch, 1) - 1).bit_length(), MOST_ROWS)

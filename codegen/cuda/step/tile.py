@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from ....cellspec.cell import CellSpec
 from ...layout import layout_of
@@ -19,7 +19,8 @@ MOST_GATES = 12
 MOST_WORK = 2**33
 
 
-class Tile(NamedTuple):
+@dataclass(frozen=True)
+class Tile:
     """The sizes of a block.
 
     Attributes:
@@ -86,7 +87,7 @@ class Tile(NamedTuple):
         stage = k_tiles * (lines + 1) * K_TILE_BYTES
         stages = max(2, min(_MOST_STAGES, _SHARED // stage))
         sums = slices * len(layout.gates) * bare.rows * bare.units * 4
-        return bare._replace(stages=stages, shared=max(stages * stage, sums))
+        return replace(bare, stages=stages, shared=max(stages * stage, sums))
 
 
 def has_instructions(dtype: Dtype, tf32: bool) -> bool:
@@ -126,7 +127,7 @@ def multiplications(cell: CellSpec, shape: Shape, size: int) -> int:
 def best_tile(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> Tile | None:
     """The tile of a step; None where another way takes less time, or there is none.
 
-    The arguments are those of `forward_plan`.
+    The size is that of the module's input.
 
     On an H200 the tile so found is the fastest of eight for an LSTM in bfloat16 with 128 to 1024
     units and 16 to 512 rows, or takes 1 us more. An LSTM of 512 units and 128 rows takes 7.8 us. By
@@ -149,7 +150,7 @@ def best_tile(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: boo
         found = tile
         if blocks * rows <= _BLOCKS_AT_ONCE * limits.multiprocessors:
             break
-    return found and found._replace(aligned=has_aligned_lines(shape, size))
+    return found and replace(found, aligned=has_aligned_lines(shape, size))
 
 
 # More stages gain nothing; two blocks of so many bytes share a multiprocessor of an H200.

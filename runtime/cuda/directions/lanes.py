@@ -11,8 +11,17 @@ from typing import Any
 import torch
 
 from ...program.recorder import recording
+from ...targets.lanes import ONE_LANE, Lanes
 from ..driver.events import follow
 from .again import change_streams_again, split_again, unsplit_again
+
+# Fewer steps take no longer than the host needs for a second stream.
+_STEPS_OF_A_LANE = 24
+
+
+def lanes_for(device: torch.device, steps: int) -> AbstractContextManager[Lanes]:
+    """Return the lanes of both directions: one, where a second stream gains too little."""
+    return TwoLanes(device) if steps >= _STEPS_OF_A_LANE else ONE_LANE
 
 
 class TwoLanes:

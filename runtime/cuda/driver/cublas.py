@@ -132,12 +132,7 @@ def blas_of(device: int) -> Blas:
 
 @cache
 def _blas_of(device: int) -> Blas:
-    return Blas(_library())
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return _typed(cuda_library("cublas"))
+    return Blas(_typed(cuda_library("cublas")))
 
 
 def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:

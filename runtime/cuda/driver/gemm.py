@@ -12,6 +12,10 @@ from .cublas import FAST_TF32, KINDS
 from .matmul import Matmul, Matrix, aligned
 
 _AS_IT_IS, _TRANSPOSED = 0, 1
+# An address, and the elements between rows.
+Place = tuple[int, int]
+# Rows, inner and columns of a product, its factors a and b, and where the result goes.
+Operands = tuple[int, int, int, Place, Place, Place]
 
 
 class Many(NamedTuple):
@@ -35,69 +39,32 @@ class Gemm:
         self._factor, self._sum, compute = KINDS[dtype]
         self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
 
-    def forward(
-        self,
-        rows: int,
-        inner: int,
-        columns: int,
-        a: tuple[int, int],
-        b: tuple[int, int],
-        to: tuple[int, int],
-        many: Many | None = None,
-    ) -> None:
+    def forward(self, *given: *Operands, many: Many | None = None) -> None:
         """Multiply: to (rows, columns) = a (rows, inner) times the transpose of b (columns, inner).
 
         The result is in the accuracy of sums.
         """
-        given = (_TRANSPOSED, _AS_IT_IS, columns, rows, inner)
-        self._run(given, b, a, to, self._sum, False, many)
+        self._run((_TRANSPOSED, _AS_IT_IS), given, self._sum, False, many)
 
     def backward(
-        self,
-        rows: int,
-        inner: int,
-        columns: int,
-        a: tuple[int, int],
-        b: tuple[int, int],
-        to: tuple[int, int],
-        many: Many | None = None,
-        *,
-        sums: bool = False,
-        add: bool = False,
+        self, *given: *Operands, many: Many | None = None, sums: bool = False, add: bool = False
     ) -> None:
         """Multiply: to (rows, columns) = a (rows, inner) b (inner, columns); to += a b with `add`.
 
         The result is in the accuracy of sums with `sums`, else in that of factors.
         """
         kind = self._sum if sums else self._factor
-        self._run((_AS_IT_IS, _AS_IT_IS, columns, rows, inner), b, a, to, kind, add, many)
+        self._run((_AS_IT_IS, _AS_IT_IS), given, kind, add, many)
 
-    def weights(
-        self,
-        rows: int,
-        inner: int,
-        columns: int,
-        a: tuple[int, int],
-        b: tuple[int, int],
-        to: tuple[int, int],
-        many: Many | None = None,
-    ) -> None:
+    def weights(self, *given: *Operands, many: Many | None = None) -> None:
         """Multiply: to (rows, columns) = the transpose of a (inner, rows) times b."""
-        given = (_AS_IT_IS, _TRANSPOSED, columns, rows, inner)
-        self._run(given, b, a, to, self._factor, False, many)
+        self._run((_AS_IT_IS, _TRANSPOSED), given, self._factor, False, many)
 
     def _run(
-        self,
-        given: tuple[int, int, int, int, int],
-        a: tuple[int, int],
-        b: tuple[int, int],
-        to: tuple[int, int],
-        kind: int,
-        add: bool,
-        many: Many | None,
+        self, turns: tuple[int, int], given: Operands, kind: int, add: bool, many: Many | None
     ) -> None:
         """Launch a product of the transposes: the library's matrices lie by columns."""
-        turns, sizes = given[:2], given[2:]
+        rows, inner, columns, b, a, to = given
         each = Many(1, 0, 0, 0) if many is None else many
         apart = each.second, each.first, each.to
         first, second, third = (
@@ -106,6 +73,7 @@ class Gemm:
                 (self._factor, self._factor, kind), (a, b, to), apart, strict=True
             )
         )
+        sizes = columns, rows, inner
         matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
         multiply(matmul, self._device, a[0], b[0], to[0])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 from ...program.recorder import refuse_recording
 from ..launch import Kernel
@@ -16,7 +15,6 @@ _PROGRAMMATIC_SERIALIZATION = 6
 _FIRST_DRIVER = 12030
 
 
-@cache
 def overlap_possible() -> bool:
     """Return True if the driver knows such launches, in graphs too."""
     from cupy.cuda import runtime

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from ...program.entries import Running
@@ -88,7 +87,6 @@ def new_stream() -> int:
     return int(stream.value or 0)
 
 
-@cache
 def shared_with_processes(device: int) -> bool:
     """Return True if other processes may run on a device at the same time, by MPS."""
     found = ctypes.c_int()

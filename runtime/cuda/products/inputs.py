@@ -5,61 +5,49 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from ...call.input_backward import InputBackward
 from ...program.multiplier import product_added
 from .precision import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 
-class CudaInputs:
-    """Part of a target that multiplies the input of a layer by its weights."""
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
 
-    def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
+    x is (T, B, input), and the weight (Gx, N, D, input). The weight's rows are permuted once per
+    call; activations never are.
+    """
+    return _as_wx(F.linear(x, _rows_of(weight)), x, weight)
 
-        x is (T, B, input), and the weight (Gx, N, D, input). The weight's rows are permuted once
-        per call; activations never are.
-        """
-        return _as_wx(F.linear(x, _rows_of(weight)), x, weight)
 
-    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """Return the wx of `project` at the precision of a call, where autograd need not follow."""
-        flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-        return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
+def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+    """Return the wx of `project` at the precision of a call, where autograd need not follow."""
+    flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+    return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
 
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        tf32: bool,
-        d_x: Tensor | None = None,
-        by_head: bool = False,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight; None where one is not wanted.
 
-        The gradient of x is added to `d_x`, if there is one, in place. With `by_head`, the gradient
-        of the weight lies head by head.
-        """
-        gates, heads, dim, size = weight.shape
-        count = x.shape[0] * x.shape[1]
-        d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
-        multiplies, d_W = multiplier(x.dtype, tf32), None
-        jobs: list[Job] = []
-        if wanted[1]:
-            product = multiplies.mm(d_rows.t(), x.reshape(count, size))
-            product = product.view(heads, dim, gates, size).permute(2, 0, 1, 3)
-            d_W = product
-            if gates > 1:
-                d_W = new_of_heads(x, product.shape, 1, by_head)
-                jobs.append(Job(d_W, product[None]))
-        if wanted[0]:
-            rows, left = in_order(weight.permute(1, 2, 0, 3))
-            jobs += left
-        rearrange(jobs)
-        if wanted[0]:
-            d_x = product_added(multiplies, d_x, d_rows, rows.view(-1, size), x.shape)
-        return d_x, d_W
+def project_gradients(backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of `project`, of x and of the weight; None where one is not wanted."""
+    d_wx, x, weight, wanted, tf32, d_x, by_head = backward
+    gates, heads, dim, size = weight.shape
+    count = x.shape[0] * x.shape[1]
+    d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
+    multiplies, d_W = multiplier(x.dtype, tf32), None
+    jobs: list[Job] = []
+    if wanted[1]:
+        product = multiplies.mm(d_rows.t(), x.reshape(count, size))
+        product = product.view(heads, dim, gates, size).permute(2, 0, 1, 3)
+        d_W = product
+        if gates > 1:
+            d_W = new_of_heads(x, product.shape, 1, by_head)
+            jobs.append(Job(d_W, product[None]))
+    if wanted[0]:
+        rows, left = in_order(weight.permute(1, 2, 0, 3))
+        jobs += left
+    rearrange(jobs)
+    if wanted[0]:
+        d_x = product_added(multiplies, d_x, d_rows, rows.view(-1, size), x.shape)
+    return d_x, d_W
 
 
 def packed_rows(weight: Tensor) -> Tensor:

@@ -7,31 +7,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...call.stack import Stack
-from ...call.tensors import Stepped
+from ...call.step_call import StepBackward
+from ...call.tensors import SomeTensors
 from ...targets.stack import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .backward_layers import BackwardLayers
 from .product_layers import ProductLayers
 from .ready import step_ready
+from .tensors import weights_by_gate
 from .tiled_layers import TiledLayers
 
 
-def backward_step(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    stepped: Stepped,
-    gradients: Sequence[Tensor | None],
-    needs: Sequence[bool],
-) -> list[Tensor | None]:
-    """Return the gradients of x, the caller's states and the flat weights of each layer.
-
-    The first four arguments are those of the forward. The gradients given are of the output and of
-    each new state, or None for zero; `needs` says which gradients are wanted.
-    """
+def backward_step(backward: StepBackward) -> list[Tensor | None]:
+    """Return the gradients of x, the caller's states and the flat weights of each layer."""
+    (stack, x, states, weights), stepped, gradients, needs = backward
+    if stack.heads > 1:
+        weights = weights_by_gate(stack, weights)
     sizes = (*x.shape[-2:], stack.heads, stack.dim)
     ready = step_ready(stack.calls[0], *sizes, x.dtype, x.device.index)
     if not ready.batch:
@@ -63,7 +55,7 @@ def backward_step(
     return [d_x, *(d_states or (None,) * given), *d_weights]
 
 
-def _zeros(inputs: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
+def _zeros(inputs: SomeTensors, needs: Sequence[bool]) -> list[Tensor | None]:
     """Return the gradients of a batch without rows."""
     return [
         torch.zeros_like(tensor) if need and tensor is not None else None

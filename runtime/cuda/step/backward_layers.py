@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Sequence
 
 from torch import Tensor
 
 from ...call.tensors import Stepped
-from .ready import StepReady, packed_places
+from .ready import StepReady
+from .tensors import packed_places
 
 
 class BackwardLayers(ABC):
@@ -78,6 +81,10 @@ class BackwardLayers(ABC):
             *d_before,
             sums,
         ]
+
+    def arguments(self, *values: int) -> ctypes.Structure:
+        """Return the arguments of a kernel, by the values of all fields and array elements."""
+        return self.ready.backward.arguments.from_buffer(array("q", values))
 
     def input_of(self, layer: int) -> tuple[int, int]:
         """Return the address of a layer's input, and its features."""

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from ...call.stack import Stack
+from ...call.step_call import StepCall
 from ...call.tensors import Stepped
 from ...targets.stack import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .products import Products
-from .ready import StepReady, packed_places, step_ready
+from .ready import StepReady, step_ready
+from .tensors import packed_places, weights_by_gate
 
 
-def forward_step(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    to: Stepped | None = None,
-) -> Stepped:
+def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
     """Run all layers over one step, on the tensors' device and torch's current stream.
 
-    Args:
-        stack: the call; it drops no features.
-        x: (B, input), or (1, B, input) of a sequence of one.
-        states: before the step, (layers, B, hidden) each; empty for their initial values.
-        weights: the `LayerWeights.flat` of each layer, one after the other.
-        to: where the results go, without gaps; None for new tensors. They are not the states given.
+    `to` has tensors without gaps for the results, other than the states; None for new ones.
     """
+    stack, x, states, weights = step
+    if stack.heads > 1:
+        weights = weights_by_gate(stack, weights)
     call, device = stack.calls[0], x.device
     *_, batch, size = x.shape
     hidden = stack.heads * stack.dim
@@ -51,22 +45,21 @@ def forward_step(
         to = Stepped(x.new_empty(*x.shape[:-1], hidden), last, saved)
     if batch:
         with on_device(device):
-            if ready.forward_plan.multiplies:
-                _run(ready, None, source, size, before, own, to)
-            else:
-                _run_with_products(ready, source, size, before, own, to)
+            run = _run if ready.forward_plan.multiplies else _run_with_products
+            run(ready, Places((source, size), before, own), to)
         del kept  # what is freed now goes to whoever runs later in this stream
     return to
 
 
-def _run_with_products(
-    ready: StepReady,
-    source: int,
-    size: int,
-    before: list[int],
-    weights: Sequence[int],
-    to: Stepped,
-) -> None:
+class Places(NamedTuple):
+    """Addresses of what a step reads: of x, with its features, states and weights (0 for none)."""
+
+    x: tuple[int, int]
+    before: list[int]
+    weights: Sequence[int]
+
+
+def _run_with_products(ready: StepReady, places: Places, to: Stepped) -> None:
     counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.call.tf32)
     # In a graph, products of states before the step wait for nothing: they run beside the others.
     beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
@@ -74,21 +67,15 @@ def _run_with_products(
     # Freed before the kernels have run, they go to whoever runs later in the same stream.
     results = to.output.new_empty(ready.batch * parts * ready.heads * ready.dim, dtype=ready.real)
     products = Products(ready, gemm, results.data_ptr())
+    _, before, weights = places
     with products.beside(to.output.device, before, weights) if beside else nullcontext():
-        _run(ready, products, source, size, before, weights, to)
+        _run(ready, places, to, products)
 
 
-def _run(
-    ready: StepReady,
-    products: Products | None,
-    source: int,
-    size: int,
-    before: list[int],
-    weights: Sequence[int],
-    to: Stepped,
-) -> None:
-    """Launch all layers, by addresses (0 for no weight). Kernels multiply if `products` is None."""
-    batch, heads, dim, launch = ready.batch, ready.heads, ready.dim, ready.forward
+def _run(ready: StepReady, places: Places, to: Stepped, products: Products | None = None) -> None:
+    """Launch all layers. Kernels multiply if `products` is None."""
+    (source, size), before, weights = places
+    batch, heads, dim, launcher = ready.batch, ready.heads, ready.dim, ready.forward
     plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
     after = [s.data_ptr() for s in to.last]
     saved, saved_bytes = 0, 0
@@ -101,13 +88,15 @@ def _run(
         W, R, b, R_diag, *params = weights[first : first + count]
         if products is not None:
             x_products, h_products = products.of_layer(first // count, (source, size, W, R), before)
-        launch(
+        values = [
             *(batch, heads, dim, size, source, W, R, x_products, h_products, R_diag, b),
             *(params or (0,)),
             *before,
             *after,
             *(output if first == top else 0, saved),
-        )
+        ]
+        arguments = launcher.arguments.from_buffer(array("q", values))
+        launcher.run(arguments, None, to.output, 1)
         if first == top:
             break
         source, size = after[0], heads * dim

@@ -43,7 +43,8 @@ class ProductLayers(BackwardLayers):
             d_before or (0,) * counts.states,
             0 if sums is None else sums.data_ptr(),
         )
-        ready.backward(*values, *(0,) * ready.only_tiled)
+        arguments = self.arguments(*values, *(0,) * ready.only_tiled)
+        ready.backward.run(arguments, None, like, 1)
         self.d_output, self.d_y = None, 0
         x, features = self.input_of(layer)
         before = [place + plane * ready.dtype.itemsize for place in self.before]
@@ -79,7 +80,7 @@ class ProductLayers(BackwardLayers):
             for number in numbers:
                 a = (d_pairs + number * hidden * size, pairs)
                 b = (R + number * hidden * dim * size, dim)
-                gemm.backward(batch, inner, dim, a, b, to, many, sums=True, add=True)
+                gemm.backward(batch, inner, dim, a, b, to, many=many, sums=True, add=True)
 
     def _to_matrices(self, d_R: int, d_pairs: int, before: Sequence[int]) -> None:
         """Compute the gradients of R: those of the matrices' gates, times the states before."""
@@ -93,7 +94,7 @@ class ProductLayers(BackwardLayers):
             for number in numbers:
                 a = (d_pairs + number * hidden * size, pairs)
                 to = (d_R + number * hidden * dim * size, dim)
-                gemm.weights(rows, batch, dim, a, (before[state], hidden), to, many)
+                gemm.weights(rows, batch, dim, a, (before[state], hidden), to, many=many)
 
     def _sums(
         self, own: Sequence[int], d_inputs: Tensor, sums: Tensor | None

@@ -80,4 +80,4 @@ class Products:
                 matrix, result = R + number * hidden * dim * width, to + number * hidden * real
                 each = Many(heads, dim, dim * dim, dim)
                 a, b = (before[state], hidden), (matrix, dim)
-                gemm.forward(batch, dim, dim, a, b, (result, row), each)
+                gemm.forward(batch, dim, dim, a, b, (result, row), many=each)

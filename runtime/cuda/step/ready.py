@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
-from ....cellspec.cell import CellSpec
-from ....codegen.cuda.limits import Limits
-from ....codegen.cuda.step.plan import StepPlan, backward_plan, forward_plan
+from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
-from ....codegen.shape import Shape
+from ....codegen.plan import Plan
 from ...call.call import Call
-from ...check.tensor import DTYPES, check_memory
 from ...store.facts import Counts, counts_of
-from .. import choose
-from ..launch import Kernel
-from ..load import load_kernel
+from ...store.planned import planned
+from ..choose import asked_for
+from ..launch import CallSizes
+from ..launchers import launcher_of
 from ..step_down import check_counts
-from .arguments import backward_step_struct, forward_step_struct
-
-_WIDEST_ACCESS = 16  # bytes
+from .launcher import StepLauncher
 
 
 class Recurrent(NamedTuple):
@@ -74,14 +67,11 @@ class StepReady:
         return sum(product.matrices for product in self.products)
 
     @cached_property
-    def _asked(self) -> tuple[CellSpec, Shape, int, Limits, bool]:
-        """Arguments by which plans are asked for."""
-        call, rows = self.call, max(self.batch, 1)
-        sizes = (self.heads, self.dim, self.batch)
-        asked = (call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
-        limits = choose.asked_for(*asked).limits
-        shape = Shape(self.heads, self.dim, batch=rows, dtype=DTYPES[self.dtype])
-        return call.cell, shape, self.size, limits, call.tf32
+    def _plan(self) -> Plan:
+        """Plan of both directions."""
+        call, sizes = self.call, (self.heads, self.dim, self.batch)
+        asked = asked_for(call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
+        return planned(replace(asked, features=self.size), "step")
 
     @cached_property
     def sources(self) -> tuple[int, ...]:
@@ -91,32 +81,26 @@ class StepReady:
     @cached_property
     def forward_plan(self) -> StepPlan:
         """Plan of the forward."""
-        return forward_plan(*self._asked)
+        return cast(StepPlan, self._plan.forward)
 
     @cached_property
     def backward_plan(self) -> StepPlan:
         """Plan of the backward."""
-        return backward_plan(*self._asked)
+        return cast(StepPlan, self._plan.backward)
 
     @cached_property
-    def forward(self) -> Launch:
-        """Kernel of the forward."""
-        counts, plan = self.counts, self.forward_plan
-        return self._launch(plan, forward_step_struct(counts.states, counts.params))
+    def forward(self) -> StepLauncher:
+        """Launcher of the forward."""
+        return self._launcher(self.forward_plan)
 
     @cached_property
-    def backward(self) -> Launch:
-        """Kernel of the backward; where it multiplies, that of the gradients of weights."""
-        return self._launch(self.backward_plan, self._backward_struct)
+    def backward(self) -> StepLauncher:
+        """Launcher of the backward."""
+        return self._launcher(self.backward_plan)
 
-    @cached_property
-    def inputs(self) -> Launch:
-        """Kernel of the gradients of inputs and states, where kernels multiply."""
-        return self._launch(self.backward_plan, self._backward_struct, 1)
-
-    @property
-    def _backward_struct(self) -> type[ctypes.Structure]:
-        return backward_step_struct(self.counts.states, self.counts.params)
+    def _launcher(self, plan: StepPlan) -> StepLauncher:
+        sizes = CallSizes(self.batch, self.heads, self.dim)
+        return cast(StepLauncher, launcher_of(self.call.cell, plan, sizes, self.device))
 
     @cached_property
     def only_tiled(self) -> int:
@@ -141,22 +125,6 @@ class StepReady:
         tile = self.backward_plan.gradient_tile
         assert tile is not None
         return tile.input_blocks(self.batch, self.heads, self.dim, size, sources)
-
-    def _launch(self, plan: StepPlan, struct: type[ctypes.Structure], number: int = 0) -> Launch:
-        kernel = load_kernel(self.call.cell, plan, plan.kernel_names[number], self.device)
-        return Launch(kernel, plan.grid(self.batch, self.heads, self.dim), struct)
-
-
-class Launch(NamedTuple):
-    """Kernel of one direction, its blocks, and the struct of its arguments, of 64-bit fields."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    struct: type[ctypes.Structure]
-
-    def __call__(self, *values: int, grid: tuple[int, int, int] | None = None) -> None:
-        """Launch it with values of all fields and array elements; `grid` replaces its own."""
-        self.kernel(grid or self.grid, self.struct.from_buffer(array("q", values)))
 
 
 @lru_cache(maxsize=1024)
@@ -189,26 +157,3 @@ def step_ready(
         one_gradient=gates == list(range(counts.inputs)),
         summed_inputs=summed and len(biases) <= counts.inputs,
     )
-
-
-def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
-    """Return tensors without gaps, aligned for wide accesses, and their addresses; 0 for None.
-
-    Each is copied if it is not so already.
-
-    Raises:
-        TensorError: a tensor has no memory, as those of a sharded module between calls.
-    """
-    places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-    kept = tensors
-    for number, tensor in enumerate(tensors):
-        if tensor is None or (tensor.is_contiguous() and not places[number] % _WIDEST_ACCESS):
-            continue
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        kept = [*kept[:number], copy, *kept[number + 1 :]]
-        places[number] = copy.data_ptr()
-    if not all(places):
-        for tensor in tensors:
-            if tensor is not None:
-                check_memory("a tensor of the step", tensor)
-    return kept, places

@@ -48,11 +48,12 @@ class TiledLayers(BackwardLayers):
             *(features, x, W, R, *map(_place, (d_x, d_W, d_R, sums))),
             *([d.data_ptr() + plane * size for d in self.d_states] or (0,) * counts.states),
         ]
-        ready.backward(
-            *values, grid=ready.weights_grid(features, d_W is not None or d_R is not None)
-        )
+        arguments, launcher = self.arguments(*values), ready.backward
+        grid = ready.weights_grid(features, d_W is not None or d_R is not None)
+        launcher.run_weights(arguments, grid)
         if lower or sources:
-            ready.inputs(*values, grid=ready.inputs_grid(features if lower else 0, len(sources)))
+            grid = ready.inputs_grid(features if lower else 0, len(sources))
+            launcher.run_inputs(arguments, grid)
         self.d_output, self.d_y = d_x, 0
         return [d_W, d_R, *self._given(own[2:], sums)]
 

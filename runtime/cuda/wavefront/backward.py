@@ -18,29 +18,11 @@ from .run import Chunks, LaterLaunch, Layers, run_group
 from .schedule import Schedule
 
 
-def run_backward(
-    asked: LayersCall,
-    schedule: Schedule,
-    alone: Prepared,
-    reads: LayersRead,
-    finish: Callable[[int, Gradients], None],
-) -> None:
-    """Run all layers from the last one to the first.
+class Backward:
+    """Backward from the last layer to the first.
 
     The schedule cuts products into chunks, and `alone` is a layer that runs by itself. `finish`
     takes the gradients of a layer, by its number.
-    """
-    found = _Backward(asked, schedule, alone, reads, finish)
-    last = len(asked.weights) - 1
-    with on_device(reads.x.device):
-        for size in schedule.groups:
-            found.run(range(last, last - size, -1))
-            last -= size
-        found.finish_layers()
-
-
-class _Backward:
-    """Backward from the last layer to the first.
 
     Attributes:
         d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
@@ -59,6 +41,15 @@ class _Backward:
         self.asked, self.schedule, self.alone = asked, schedule, alone
         self.reads, self.finish, self.d_y = reads, finish, reads.d_y
         self.unfinished: list[tuple[int, kernels.BackwardParts, Tensor]] = []
+
+    def run_all(self) -> None:
+        """Run all layers."""
+        last = len(self.asked.weights) - 1
+        with on_device(self.reads.x.device):
+            for size in self.schedule.groups:
+                self.run(range(last, last - size, -1))
+                last -= size
+            self.finish_layers()
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""

@@ -5,75 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import Protocol
 
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call.call import Call
 from ...call.layers import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
 from ..launch import on_device
-from ..prepared import Prepared
-from .backward import run_backward
+from ..products.inputs import project_at
+from ..ready import ready_for
+from ..step_down import check_counts
+from .backward import Backward
 from .forward import run_forward
-from .schedule import Schedule, StackSizes, schedule_of
+from .schedule import Question, Schedule, StackSizes, schedule_of
 
 
-class Prepare(Protocol):
-    """Function that prepares a direction of a call of one layer."""
-
-    def __call__(
-        self,
-        call: Call,
-        direction: Direction,
-        like: Tensor,
-        batch: int,
-        steps: int,
-        heads: int,
-        dim: int,
-    ) -> Prepared:
-        """Return the direction, prepared."""
-
-
-def forward_layers(
-    asked: LayersCall,
-    x: Tensor,
-    prepare: Prepare,
-    project: Callable[[Tensor, Tensor, bool], Tensor],
-) -> tuple[list[Forward], list[Tensor]] | None:
+def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Tensor]] | None:
     """Run the forward of all layers by a schedule; None where the caller runs each.
 
-    x is (T, B, input). `prepare` gives a layer that runs by itself, and `project` the input's share
-    of the first layer.
+    x is (T, B, input).
     """
     schedule = _schedule(asked, "forward", x)
     if schedule.chunk is None:
         return None
-    steps, batch, _ = x.shape
-    alone = prepare(asked.call, "forward", x, batch, steps, asked.heads, asked.dim)
-    wx = project(x, asked.input_weight(0), asked.call.tf32)
+    batch = x.shape[1]
+    sizes = batch, asked.heads, asked.dim
+    alone = ready_for(asked.call, "forward", *sizes, x.dtype, x.device.index, False)
+    wx = project_at(x, asked.input_weight(0), asked.call.tf32)
     return run_forward(asked, schedule, alone, wx)
 
 
 def backward_layers(
-    asked: LayersCall,
-    reads: LayersRead,
-    finish: Callable[[int, Gradients], None],
-    prepare: Prepare,
+    asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
 ) -> bool:
     """Run the backward of all layers by a schedule; False where the caller runs each.
 
-    `finish` takes the gradients of a layer, by its number; `prepare` gives a layer that runs by
-    itself.
+    `finish` takes the gradients of a layer, by its number.
     """
-    schedule = _schedule(asked, "backward", reads.x)
+    x = reads.x
+    schedule = _schedule(asked, "backward", x)
     if schedule.chunk is None:
         return False
-    steps, batch, _ = reads.x.shape
-    alone = prepare(asked.call, "backward", reads.x, batch, steps, asked.heads, asked.dim)
-    run_backward(asked, schedule, alone, reads, finish)
+    batch = x.shape[1]
+    sizes = batch, asked.heads, asked.dim
+    alone = ready_for(asked.call, "backward", *sizes, x.dtype, x.device.index, False)
+    Backward(asked, schedule, alone, reads, finish).run_all()
     return True
 
 
@@ -82,9 +59,12 @@ def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     W = asked.weights[0].W
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape
+    check_counts(steps, batch, asked.heads)
     sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
     above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
     alignment = aligned(reduce(or_, above, 0))
-    asks = asked.call, direction, sizes, x.dtype, x.device.index, asked.order, alignment
-    with on_device(x.device):
-        return schedule_of(*asks)
+    device = x.device
+    with on_device(device):
+        return schedule_of(
+            Question(asked.call, direction, sizes, x.dtype, device.index, asked.order, alignment)
+        )

@@ -85,26 +85,32 @@ class Schedule(NamedTuple):
         return self._replace(groups=(1,) * sum(self.groups))
 
 
-def schedule_of(
-    call: Call,
-    direction: Direction,
-    sizes: StackSizes,
-    dtype: torch.dtype,
-    device: int,
-    order: Order,
-    alignment: int = WIDEST_ACCESS,
-) -> Schedule:
-    """Return the schedule of a direction of a call on torch's current device.
+class Question(NamedTuple):
+    """Facts that a schedule depends on: a direction of a call of all layers on a device.
 
     `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
+    """
+
+    call: Call
+    direction: Direction
+    sizes: StackSizes
+    dtype: torch.dtype
+    device: int
+    order: Order
+    alignment: int = WIDEST_ACCESS
+
+
+def schedule_of(question: Question) -> Schedule:
+    """Return the schedule of a direction of a call on torch's current device.
 
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
     """
+    call, direction, sizes, _, _, order, _ = question
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
         return Schedule((1,) * sizes.layers)
-    found = _found(call, direction, sizes, dtype, device, order, alignment)
+    found = _found(question)
     if order != "wavefront":
         return found.one_by_one() if torch.cuda.is_current_stream_capturing() else found
     why_not = found.why_not
@@ -116,16 +122,9 @@ def schedule_of(
 
 
 @lru_cache(maxsize=512)
-def _found(
-    call: Call,
-    direction: Direction,
-    sizes: StackSizes,
-    dtype: torch.dtype,
-    device: int,
-    order: Order,
-    alignment: int,
-) -> Schedule:
+def _found(question: Question) -> Schedule:
     """Return the schedule, whether or not a stream captures."""
+    call, direction, sizes, dtype, device, order, alignment = question
     layers, steps, batch, heads, dim, gates = sizes
     whole = Schedule((1,) * layers)
     asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
@@ -205,7 +204,6 @@ def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
     return Chip(limits.multiprocessors, each)
 
 
-@lru_cache(maxsize=512)
 def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
     """Return the room of a device for a layer's kernel."""
     with on_device(torch.device("cuda", device)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...call.input_backward import InputBackward
 from ...call.ragged import Ragged
 from ...call.stack import Stack
 from ...targets.packing import Packing
@@ -61,9 +62,8 @@ class WholeRows:
         tensor.
         """
         stack = self._stack
-        return target_for(stack).project_gradients(
-            d_wx, x, weight, wanted, stack.tf32, d_x, stack.by_head
-        )
+        backward = InputBackward(d_wx, x, weight, wanted, stack.tf32, d_x, stack.by_head)
+        return target_for(stack).project_gradients(backward)
 
 
 class PackedRows:

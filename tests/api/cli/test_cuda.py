@@ -53,6 +53,17 @@ def test_errors_of_plans_are_shown_without_a_traceback(refused: Callable[..., st
     )
 
 
+def test_the_plan_and_the_kernels_of_a_single_step(shown: Callable[..., str]) -> None:
+    words = "--head-dim", "512", "--features", "128"
+    lines = shown("plan", "lstm", *words).splitlines()
+    assert lines[4].split() == ["*", "step", "-", "-", "-", "fits"]
+    assert lines[6].startswith("* step (sm_90, bfloat16)")
+    code = shown("show", "lstm", "--what", "cuda", *words)
+    assert code.rstrip() == rnnc.cells.lstm.cuda(head_dim=512, features=128).code.rstrip()
+    assert "rnnc_step_forward" in code
+    assert "rnnc_step_backward" in code
+
+
 def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str]) -> None:
     lines = shown("plan", "lstm", "--heads", "12", "--head-dim", "64", "--gpu", "A100").splitlines()
     assert lines[0] == "lstm, 12 x 64, batch 16, 1024 steps, bfloat16"

@@ -218,7 +218,7 @@ def _forget() -> None:
         "cuda.load",
         "cuda.choose",
         "cuda.prepared",
-        "cuda.target",
+        "cuda.ready",
     ):
         module = importlib.import_module(f"rnnc.runtime.{name}")
         for value in list(vars(module).values()):

@@ -14,7 +14,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.call.call import Call, Choice
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.cuda import step_down, target
+from rnnc.runtime.cuda import ready, step_down, target
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.prepared import prepare
@@ -42,9 +42,9 @@ def ran(monkeypatch):
     monkeypatch.setattr(target, "multiplier", lambda *_: TORCH)
     for launcher in set(LAUNCHERS.values()):
         monkeypatch.setattr(launcher, "run", run)
-    target._prepared.cache_clear()
+    ready.ready_for.cache_clear()
     yield notes
-    target._prepared.cache_clear()
+    ready.ready_for.cache_clear()
 
 
 def inputs():
@@ -58,7 +58,8 @@ def run(plan):
     given, nothing = inputs(), [None, None]
     forward, backward = (prepare(LSTM, p, SIZES, 0) for p in (plan.forward, plan.backward))
     done = cuda.forward(forward, given)
-    cuda.backward(backward, saved_of(given, done, again=False), nothing, nothing)
+    saved = saved_of(given, done, again=False)
+    cuda.backward(backward, cuda.backward_parts(backward, saved, nothing, nothing))
     return given.R.data_ptr()
 
 
@@ -70,7 +71,7 @@ def test_each_kind_of_plan_runs_in_both_directions(plan, ran):
 
 def test_each_direction_runs_its_own_plan(ran, monkeypatch):
     chosen = Plan(CLUSTER.forward, BLOCK.backward)
-    monkeypatch.setattr(target, "choose_plan", lambda *_: chosen)
+    monkeypatch.setattr(ready, "choose_plan", lambda *_: chosen)
     given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(call, given)
     CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, False)
@@ -95,7 +96,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
     def fail(*_):
         raise torch.OutOfMemoryError("no room for the sum")
 
-    monkeypatch.setattr(target, "choose_plan", lambda *_: BLOCK)
+    monkeypatch.setattr(ready, "choose_plan", lambda *_: BLOCK)
     monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
     monkeypatch.setattr(cuda, "recurrent_sums", fail)
     given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())

@@ -128,7 +128,7 @@ def test_reset_values_lie_where_kernels_can_copy_them():
 def test_masks(batch, steps, given, launches):
     lengths, reset = drawn(batch, steps, given)
     ragged = Ragged(lengths, None if reset is None else reset.t(), None)
-    made = rows.CudaRows().made_masks(ragged, (batch, steps), torch.device("cpu"), (False, True))
+    made = rows.made_masks(ragged, (batch, steps), torch.device("cpu"), (False, True))
     for direction, reverse in enumerate((False, True)):
         wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
         assert torch.equal(made.steps[direction], wanted.steps)
@@ -145,7 +145,7 @@ def test_masks(batch, steps, given, launches):
 def test_packed_rows_lie_in_order(launches):
     lengths = torch.tensor([9, 4, 4, 1])
     ragged = Ragged(lengths, None, None, torch.arange(10))
-    made = rows.CudaRows().made_masks(ragged, (4, 9), torch.device("cpu"), (False,))
+    made = rows.made_masks(ragged, (4, 9), torch.device("cpu"), (False,))
     assert made.order is None
     assert torch.equal(made.restarts[0], expected_restarts(made.steps[0]))
     assert torch.equal(made.longest, lengths.int())
@@ -213,7 +213,7 @@ def test_rows_that_run(features, launches):
     steps = masks_of(lengths, None, None, (5, 9), torch.device("cpu"), False).steps
     for own in (x.transpose(0, 1), x.transpose(0, 1).contiguous()):
         made = MadeMasks(steps[None], None, None)
-        got = rows.CudaRows().rows_that_run(own, Ragged(lengths, None, None), made)
+        got = rows.rows_that_run(own, Ragged(lengths, None, None), made)
         assert torch.equal(got[..., 0], inside.t().half())
 
 

@@ -10,7 +10,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.plan import Plan
-from rnnc.runtime.cuda import choose, target
+from rnnc.runtime.cuda import choose, ready
 
 NAN = float("nan")
 # B, T, N, D of each kind of plan: three tiles of rows, and blocks that share a head.
@@ -129,7 +129,7 @@ def no_room(monkeypatch):
 
 def _forget_plans():
     choose.choose_plan.cache_clear()
-    target._prepared.cache_clear()
+    ready.ready_for.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ def test_every_kind_of_plan_is_remembered_as_it_was(plan):
         replace(ASKED, limits=replace(H200, name="H200 NVL")),
         replace(ASKED, save="states"),
         replace(ASKED, tf32=True),
+        replace(ASKED, features=64),
     ],
 )
 def test_what_matters_has_an_answer_of_its_own(other):

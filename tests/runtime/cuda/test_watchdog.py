@@ -66,7 +66,8 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     states = [new(2, 1, 64)] * 2
     inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
     done = cuda.forward(forward, inputs)
-    cuda.backward(backward, saved_of(inputs, done, again=False), none, none)
+    saved = saved_of(inputs, done, again=False)
+    cuda.backward(backward, cuda.backward_parts(backward, saved, none, none))
     assert noted == [7 * 10**9] * 2
 
 

@@ -9,6 +9,7 @@ import rnnc
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rnnc.runtime.call.call import Call
+from rnnc.runtime.call.input_backward import InputBackward
 from rnnc.runtime.call.tensors import Forward, Gradients, Saved, ScanInputs
 from rnnc.runtime.errors import TransformError
 from rnnc.runtime.targets.reference import scan_reference
@@ -58,17 +59,9 @@ class Toy(Target):
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
         return self.project(x, weight)
 
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        tf32: bool,
-        d_x: Tensor | None = None,
-        by_head: bool = False,
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
         self.called.append("project_gradients")
+        d_wx, x, weight, wanted, _, d_x, _ = backward
         if wanted[0]:
             found = torch.einsum("btndg,gndi->tbi", d_wx, weight)
             d_x = found if d_x is None else d_x.add_(found)

@@ -14,8 +14,8 @@ import pytest
 import rnnc
 from rnnc import Gate, Input, State, sigmoid, tanh
 from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source, kernel_source
-from rnnc.codegen.cuda.step.plan import backward_plan, forward_plan
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.render import Source
 from rnnc.codegen.shape import Shape
@@ -56,8 +56,8 @@ def sources(name: str) -> Iterator[tuple[Source, Source]]:
     for kind, head_dim in HEAD_DIMS.items():
         plan = cell.cuda(heads=1, head_dim=head_dim, variant=kind).plan
         yield from (cuda_source(cell, each).units for each in forms(name, plan))
-    asked = cell, Shape(1, 512, batch=128), 512, LIMITS, False
-    yield tuple(kernel_source(cell, plan(*asked)) for plan in (forward_plan, backward_plan))
+    step = plan_for(cell, Shape(1, 512, batch=128), LIMITS, "step", features=512)
+    yield tuple(kernel_source(cell, plan) for plan in (step.forward, step.backward))
 
 
 def forms(name: str, plan: Plan) -> Iterator[Plan]:

@@ -10,9 +10,11 @@ import rnnc
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.source import kernel_source
 from rnnc.codegen.cuda.step.gradient_tile import GradientTile
-from rnnc.codegen.cuda.step.plan import StepPlan, backward_plan, forward_plan, fused_rows
+from rnnc.codegen.cuda.step.plan import StepPlan
+from rnnc.codegen.cuda.step.search import fused_rows, step_kernels
 from rnnc.codegen.cuda.step.tile import best_tile
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.request import PlanRequest
+from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 ARCHS = ("sm_90a", "sm_80", "sm_100a", "sm_120")
@@ -48,9 +50,10 @@ def plans_of(cell, arch, dtype):
         yield StepPlan(direction=direction, arch=arch, dtype=dtype, rows=rows)
     # The largest tiles; all of them, and lines without alignment, if all cells.
     for batch, units in ((512, 1024), *[(9, 40), (128, 512), (512, 509)] * SLOW):
-        asked = cell, Shape(1, units, batch=batch, dtype=dtype), units, limits_of("H200"), True
-        for find in (forward_plan, backward_plan):
-            plan = replace(find(*asked), arch=arch)
+        shape = Shape(1, units, batch=batch, dtype=dtype)
+        request = PlanRequest(cell, shape, limits_of("H200"), tf32=True, features=units)
+        for direction in DIRECTIONS:
+            plan = replace(step_kernels(request, direction)[0], arch=arch)
             if plan.tile or plan.gradient_tile:
                 yield plan
 

@@ -1,0 +1,43 @@
+"""A single step of all layers of a module, with its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .stack import Stack
+from .tensors import SomeTensors, Stepped
+
+
+class StepCall(NamedTuple):
+    """Single step of all layers, without dropout.
+
+    Attributes:
+        stack: the call besides its tensors.
+        x: (B, input), or (1, B, input) of a sequence of one step.
+        states: before the step, (layers, B, hidden) each; empty for their initial values.
+        weights: of each layer, one after the other, as `Form.of_step` gives them.
+    """
+
+    stack: Stack
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: SomeTensors
+
+
+class StepBackward(NamedTuple):
+    """Backward of a single step of all layers.
+
+    Attributes:
+        step: the forward's.
+        stepped: its results.
+        gradients: of the output and of each new state; None for zero.
+        needs: which gradients are wanted, of x, the caller's states and the weights.
+    """
+
+    step: StepCall
+    stepped: Stepped
+    gradients: SomeTensors
+    needs: Sequence[bool]

@@ -1,0 +1,29 @@
+"""The choice between one call of both directions of a layer and a call of each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from ....codegen.cuda.directions import joined
+from ....codegen.shape import PlanError
+from ...call.call import Call
+from ...store.planned import planned
+from ..choose import asked_for
+
+
+@lru_cache(maxsize=2048)
+def joins(call: Call, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int) -> bool:
+    """Return True if one call of both directions, of twice the heads, is better."""
+    try:
+        one, both = (
+            planned(
+                asked_for(call.cell, count, dim, batch, dtype, device, call.choice, call.tf32),
+                call.choice.variant,
+            )
+            for count in (heads, 2 * heads)
+        )
+    except PlanError:
+        return False
+    return joined(one, both, call.choice.fill)

@@ -1,0 +1,46 @@
+"""Launcher of the kernels of a single step."""
+
+from __future__ import annotations
+
+import ctypes
+
+from torch import Tensor
+
+from ....cellspec.cell import CellSpec
+from ....codegen.cuda.step.plan import StepPlan
+from ...store.facts import counts_of
+from ..launch import CallSizes, Launcher
+from ..load import load_kernel
+from .arguments import backward_step_struct, forward_step_struct
+
+
+class StepLauncher(Launcher):
+    """Launcher of one direction of a layer's step.
+
+    A backward that multiplies has two kernels, of gradients of weights and of inputs. Their blocks
+    depend on the features of the layer's input.
+
+    Attributes:
+        arguments: the struct of its kernels, of 64-bit fields.
+    """
+
+    __slots__ = ("_grid", "_kernels", "arguments")
+
+    def __init__(self, cell: CellSpec, plan: StepPlan, sizes: CallSizes, device: int) -> None:
+        counts, forward = counts_of(cell), plan.direction == "forward"
+        struct = forward_step_struct if forward else backward_step_struct
+        self.arguments = struct(counts.states, counts.params)
+        self._kernels = [load_kernel(cell, plan, name, device) for name in plan.kernel_names]
+        self._grid = plan.grid(*sizes)
+
+    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
+        """Launch a layer's kernel; the address of R is one of the arguments."""
+        self._kernels[0](self._grid, arguments)
+
+    def run_weights(self, arguments: ctypes.Structure, grid: tuple[int, int, int]) -> None:
+        """Launch the kernel of the gradients of a layer's weights."""
+        self._kernels[0](grid, arguments)
+
+    def run_inputs(self, arguments: ctypes.Structure, grid: tuple[int, int, int]) -> None:
+        """Launch the kernel of the gradients of a layer's input and states."""
+        self._kernels[1](grid, arguments)
