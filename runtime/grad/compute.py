@@ -100,11 +100,6 @@ def _step_of(stack: Stack, call: Tensors) -> StepCall:
     return StepCall(stack, call.x, call.states, stack.flat_weights(call.weights))
 
 
-def read_by_backward(stack: Stack, flat: Sequence[Any]) -> Sequence[Any]:
-    """Return the flat tensors that a backward reads: no wx unless it computes the gates again."""
-    return (None, *flat[1:]) if forgets_wx(stack) else flat
-
-
 def forgets_wx(stack: Stack) -> bool:
     """Return True if a call takes wx, and its backward does not read it."""
     again = target_for(stack).computes_gates_again

@@ -20,7 +20,7 @@ from ..program.replays import replayed
 from ..program.seen import Entry
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
-from .compute import forward_of, gradients_of, kept_from, read_by_backward
+from .compute import forward_of, gradients_of, kept_from
 from .spans import profiled, without_autocast
 from .transforms import check_gradients, check_has_operators
 
@@ -39,7 +39,9 @@ class Node(torch.autograd.Function):
             run = partial(_forward, stack, flat)
             found = replayed(entry.replays, "forward", flat, run, alike=True)
         count = stack.results
-        results, saved = found[:count], (*read_by_backward(stack, flat), *found[count:])
+        # A backward reads wx only to compute the gates again.
+        first = None if entry.forgets_x else flat[0]
+        results, saved = found[:count], (first, *flat[1:], *found[count:])
         ctx.entry, ctx.spent = entry, False
         ctx.inputs, ctx.device = len(flat), results[0].device
         ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]

@@ -19,20 +19,23 @@ class Entry:
 
     Attributes:
         call: what it became.
+        forgets_x: whether a backward does not read the first of its tensors.
         options: what the caller had set.
         replays: of calls like it; None where none is recorded.
     """
 
-    __slots__ = ("_alike", "_saved", "call", "options", "replays")
+    __slots__ = ("_alike", "_saved", "call", "forgets_x", "options", "replays")
 
     def __init__(
         self,
         call: Stack,
+        forgets_x: bool = False,
         options: Hashable = None,
         replays: Replays | None = None,
         alike: Callable[..., bool] | None = None,
     ) -> None:
-        self.call, self.options, self.replays, self._alike = call, options, replays, alike
+        self.call, self.forgets_x, self.options = call, forgets_x, options
+        self.replays, self._alike = replays, alike
         self._saved: dict[Hashable, Callable[..., bool]] = {}
 
     def alike(self, tensors: Sequence[Tensor]) -> bool:
@@ -89,18 +92,23 @@ class Seen:
         self,
         key: Hashable,
         tensors: Sequence[Tensor],
-        call: Stack,
+        first: Entry,
         replays: Replays | None,
         options: Hashable = None,
     ) -> Entry | None:
-        """Return a new entry; None if a tensor occurs twice, which no entry can compare."""
+        """Return an entry for later calls; None if a tensor occurs twice.
+
+        `first` is that of the call itself, which compares nothing.
+        """
         if len(set(map(id, tensors))) < len(tensors):
             return None
         # Replays keep constants, also those of modules that are gone.
         if self._generation != generation() or len(self._entries) >= self._most:
             self._entries.clear()
             self._generation = generation()
-        found = self._entries[key] = Entry(call, options, replays, guard_of(tensors))
+        found = self._entries[key] = Entry(
+            first.call, first.forgets_x, options, replays, guard_of(tensors)
+        )
         return found
 
 

@@ -103,7 +103,7 @@ class KnownCalls(Seen):
 
     def remember_call(self, kind: Kind, rnn: Module, x: Tensor, ready: Ready) -> None:
         """Remember a call that passed all checks, and became `ready`."""
-        stack, tensors = ready.entry.call, ready.tensors
+        tensors, target = ready.tensors, target_for(ready.entry.call)
         states = tensors.states or None
         key = _key(kind, x, states, tensors.ragged)
         if kind != "step" and not self.again(key):
@@ -116,8 +116,7 @@ class KnownCalls(Seen):
         ):
             return
         given = [tensor for tensor in tensors.flat() if tensor is not None]
-        target = target_for(stack)
-        self.remember(key, given, stack, target.replays(), rnn._kind(target, x.dtype))
+        self.remember(key, given, ready.entry, target.replays(), rnn._kind(target, x.dtype))
 
 
 def _key(kind: Kind, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:

@@ -23,11 +23,11 @@ from ..call.text import (
     write_call,
 )
 from ..grad.operators.call import call_op
-from ..targets.target import Target
+from ..targets.registry import TARGETS
 
 
 def run_operator(
-    settings: Settings, target: Target, tensors: Tensors, asked: Asked, keep: bool
+    settings: Settings, name: str, tensors: Tensors, asked: Asked, keep: bool
 ) -> tuple[list[Tensor], States]:
     """Run a call by the operator `rnnc::call`, in the dtype of its tensors.
 
@@ -61,12 +61,12 @@ def run_operator(
     if compiling and not exported:
         # A constant of the graph: the compiler guards the flag, and traces again where it changes.
         # So the backward does what its forward did, also where CUDA replays both.
-        rounds = target.rounds(x.dtype, settings.choice.precision)
+        rounds = TARGETS[name].rounds(x.dtype, settings.choice.precision)
         choice = settings.choice._replace(precision="tf32" if rounds else "ieee")
         settings = settings._replace(choice=choice)
         if settings.may_join and not asked.takes_wx and _is_static(x.shape[1]):
             # Under a batch of any size, each direction is a call of its own.
-            joins = _joins(constants_of(settings), target, keep, x.dtype, x.device, x.shape[1])
+            joins = _joins(constants_of(settings), name, keep, x.dtype, x.device, x.shape[1])
             asked = asked._replace(joint=joins)
     present = tuple([weight is not None for weight in weights])
     rows = None if asked.ragged is None else tuple(asked.ragged)
@@ -120,14 +120,14 @@ def _is_static(size: int) -> bool:
 @constant_in_graphs
 def _joins(
     constants: tuple[Any, ...],
-    target: Target,
+    name: str,
     keep: bool,
     dtype: torch.dtype,
     device: torch.device,
     batch: int,
 ) -> bool:
     """Return True if one call of both directions is better than a call of each."""
-    settings = settings_of_constants(*constants)
+    settings, target = settings_of_constants(*constants), TARGETS[name]
     like: Any = torch.empty(0, dtype=dtype, device=device)
     tf32 = target.rounds(dtype, settings.choice.precision)
     stack = CallText(settings, 0.0, keep, Asked(), ()).stack(device.type, tf32)

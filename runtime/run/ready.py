@@ -11,7 +11,7 @@ from ..call.call import fill_of
 from ..call.settings import Asked, Settings, made_joint, stack_of
 from ..call.stack import Stack, Tensors
 from ..call.tensors import States
-from ..grad.compute import forward_of
+from ..grad.compute import forgets_wx, forward_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
 from ..grad.spans import profiled, without_autocast
@@ -53,7 +53,7 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         batch = x.shape[0] if asked.single else sizes_of(stack, x, ragged)[1]
         joins = target.joins(stack.calls[0], x, batch, settings.heads, settings.dim)
         stack = made_joint(stack) if joins else stack
-    return Ready(Entry(stack), tensors)
+    return Ready(Entry(stack, forgets_wx(stack)), tensors)
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:

@@ -58,7 +58,7 @@ def run_call(
         check_has_operators(name)
         if not torch.compiler.is_compiling():
             check_kinds(settings.cell, own, asked.takes_wx, own.x.dtype, TARGETS[name].dtypes)
-        found = run_operator(settings, TARGETS[name], own, asked, _keeps(values))
+        found = run_operator(settings, name, own, asked, _keeps(values))
     else:
         ready = ready_call(settings, name, _keeps(values), own, asked)
         if remember is not None:

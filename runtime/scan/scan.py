@@ -166,7 +166,7 @@ def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
         return
     given = [tensor for tensor in tensors.flat() if tensor is not None]
     replays = target_for(stack).replays()
-    _CALLS.remember(key, given, stack, replays, _rounds(stack, wx, stack.calls[0].choice))
+    _CALLS.remember(key, given, ready.entry, replays, _rounds(stack, wx, stack.calls[0].choice))
 
 
 def _rounds(stack: Stack, wx: Tensor, choice: Choice) -> bool:
@@ -177,7 +177,7 @@ def _key(cell: CellSpec, backend: str, choice: Choice, tensors: Tensors) -> Hash
     """Return what differs between the calls of a loop."""
     x, rows = tensors.x, None if tensors.ragged is None else tensors.ragged.kind
     kind = x.shape, x.dtype, x.requires_grad, torch.is_grad_enabled(), len(tensors.states), rows
-    return cell, backend, choice, *kind, tuple([weight is None for weight in tensors.weights])
+    return cell.text, backend, choice, *kind, tuple([weight is None for weight in tensors.weights])
 
 
 def _tensors(
@@ -195,7 +195,8 @@ def _tensors(
     if not (lengths is None and reset is None):
         values = None if reset_to is None else [as_of_one_layer(value) for value in reset_to]
         ragged = Ragged(lengths, None if reset is None else reset.t(), values)
-    own = (None, *weights, *params_in_order(cell, params, wx))
+    more = params_in_order(cell, params, wx) if params or cell.params else ()
+    own = (None, *weights, *more)
     unweighted = () if inputs is None and not cell.inputs else _unweighted(cell, inputs, wx)
     return Tensors(wx, tuple(states or ()), own, ragged, unweighted)
 

@@ -68,7 +68,7 @@ def test_products_of_a_step(dtype, heads):
     def run(method, a, b, sizes, to, **options):
         each = many._replace(first=a[0].numel(), second=b[0].numel(), to=to[0].numel())
         places = [(t.data_ptr(), t.shape[-1]) for t in (a, b, to)]
-        method(*sizes, *places, each if heads > 1 else None, **options)
+        method(*sizes, *places, many=each if heads > 1 else None, **options)
         return to.double()
 
     def empty(*shape, dtype=dtype):

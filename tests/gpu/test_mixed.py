@@ -18,6 +18,7 @@ from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.nvrtc import compile_plan
+from rnnc.runtime.program.replays import forget_replays
 
 # Several sources, a gate without input, diagonal weights, params: what a layout can get wrong.
 CELLS = ("lstm", "gru", "slstm", "elman", "peephole_lstm", "cornn")
@@ -81,6 +82,7 @@ def runs(monkeypatch):
 
     def choose(plans):
         ready.ready_for.cache_clear()
+        forget_replays()
         monkeypatch.setattr(
             ready, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
@@ -88,6 +90,7 @@ def runs(monkeypatch):
 
     yield choose
     ready.ready_for.cache_clear()
+    forget_replays()
 
 
 @pytest.fixture

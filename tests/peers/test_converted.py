@@ -94,7 +94,7 @@ def test_times_are_written_without_paths(tmp_path, capsys, monkeypatch):
     pytest.importorskip("stanza")
     small = dataclasses.replace(networks.NETWORKS["stanza Tokenizer"], sizes=(12, 4, 9))
     monkeypatch.setitem(times.NETWORKS, "stanza Tokenizer", small)
-    times.main(device="cpu", seconds=0, only="Tokenizer", force=False, output=tmp_path)
+    times.main(device="cpu", budget=0, only="Tokenizer", force=False, output=tmp_path)
     assert "2 of 2" in capsys.readouterr().out
     (file,) = tmp_path.glob("peers-cpu-*.json")
     found = json.loads(file.read_text())["networks"]["stanza Tokenizer"]
@@ -104,5 +104,5 @@ def test_times_are_written_without_paths(tmp_path, capsys, monkeypatch):
 
 def test_a_missing_package_is_left_out_with_a_reason(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "stanza.models.tokenization.model", None)
-    times.main(device="cpu", seconds=0, only="Tokenizer", force=False, output=None)
+    times.main(device="cpu", budget=0, only="Tokenizer", force=False, output=None)
     assert "stanza Tokenizer: left out, " in capsys.readouterr().out

@@ -57,7 +57,7 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
     """
     call = read_call(text)
     stack = _stack(call, tensors[0])
-    key = stack, call.present, tensors[0].shape, tensors[0].device
+    key = stack, len(tensors), call.present, tensors[0].shape, tensors[0].device
     entry = _find(key, tensors)
     if entry is None:
         tensors = [tensor.resolve_neg() for tensor in tensors]
@@ -94,7 +94,8 @@ def _call_backward(
     given = [gradient for gradient in gradients if gradient is not None]
     missing = tuple([gradient is None for gradient in gradients])
     read = [*tensors, *results, *given]
-    key = stack, call.present, results[0].shape, results[0].device, missing, tuple(needs)
+    kind = len(tensors), len(results), call.present, missing, tuple(needs)
+    key = stack, *kind, results[0].shape, results[0].device
     entry = _find(key, read)
     if entry is None:
         check_results(stack, call, tensors, results)
@@ -151,7 +152,7 @@ def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry |
     """
     if not _calls.again(key):
         return None
-    return _calls.remember(key, tensors, stack, target_for(stack).replays())
+    return _calls.remember(key, tensors, Entry(stack), target_for(stack).replays())
 
 
 def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:

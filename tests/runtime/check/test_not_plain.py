@@ -241,13 +241,14 @@ def test_a_function_mode_sees_the_operator_and_a_default_device_costs_nothing(in
         check_close(inputs.scan(odd, "auto"), wanted)
     assert any("rnnc.call" in name for name in names)
     calls = []
-    original = rnnc.runtime.run.scan.scan_op
-    rnnc.runtime.run.scan.scan_op = lambda *a: calls.append(a) or original(*a)
+    operator = rnnc.runtime.run.operator
+    original = operator.call_op
+    operator.call_op = lambda *a: calls.append(a) or original(*a)
     try:
         with torch.device("cpu"):
             check_close(inputs.scan(odd, "auto"), wanted)
     finally:
-        rnnc.runtime.run.scan.scan_op = original
+        operator.call_op = original
     assert not calls
 
 

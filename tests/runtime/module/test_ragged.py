@@ -224,7 +224,7 @@ def test_under_a_compiler_that_knows_no_size(kind):
         got = compiled(*arguments, **options, reset_to=values)
         wanted = rnn(*arguments, **options, reset_to=values)
         for one, other in zip((got[0], *got[1]), (wanted[0], *wanted[1]), strict=True):
-            assert torch.equal(one, other)
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["init", "shared", "rows"])
