@@ -62,8 +62,10 @@ class Tensors(NamedTuple):
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """Return all tensors in one tuple; `Stack.named` is the inverse."""
-        drawn = () if self.drawn is None else (self.drawn,)
-        return (*self.before_weights(), *self.weights, *drawn)
+        x, states, weights, ragged, unweighted, drawn = self
+        rows = () if ragged is None else ragged.tensors()
+        more = () if drawn is None else (drawn,)
+        return (x, *states, *rows, *unweighted, *weights, *more)
 
 
 class Stack(NamedTuple):

@@ -95,11 +95,12 @@ class KnownCalls(Seen):
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
             tensors = Tensors(x, tuple(states or ()), weights, ragged, unweighted())
-            if not entry.alike([tensor for tensor in tensors.flat() if tensor is not None]):
+            flat = tensors.flat()
+            if not entry.alike([tensor for tensor in flat if tensor is not None]):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
-        return Ready(entry, tensors)
+        return Ready(entry, tensors, flat)
 
     def remember_call(self, kind: Kind, rnn: Module, x: Tensor, ready: Ready) -> None:
         """Remember a call that passed all checks, and became `ready`."""
@@ -115,7 +116,7 @@ class KnownCalls(Seen):
             or any(id(w) not in own for w in tensors.weights if w is not None)
         ):
             return
-        given = [tensor for tensor in tensors.flat() if tensor is not None]
+        given = [tensor for tensor in ready.flat if tensor is not None]
         self.remember(key, given, ready.entry, target.replays(), rnn._kind(target, x.dtype))
 
 

@@ -14,7 +14,7 @@ from ..call.tensors import States
 from ..grad.compute import forgets_wx, forward_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
-from ..grad.spans import profiled, without_autocast
+from ..grad.spans import profiled
 from ..process.turns import short_turns
 from ..program.replays import replayed
 from ..program.seen import Entry
@@ -23,10 +23,11 @@ from ..targets.stack import target_for
 
 
 class Ready(NamedTuple):
-    """Call that kernels run; its tensors are in the dtype of the call."""
+    """Call that kernels run; its tensors, by name and flat, are in the dtype of the call."""
 
     entry: Entry
     tensors: Tensors
+    flat: tuple[Tensor | None, ...]
 
 
 def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, asked: Asked) -> Ready:
@@ -53,7 +54,7 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         batch = x.shape[0] if asked.single else sizes_of(stack, x, ragged)[1]
         joins = target.joins(stack.calls[0], x, batch, settings.heads, settings.dim)
         stack = made_joint(stack) if joins else stack
-    return Ready(Entry(stack, forgets_wx(stack)), tensors)
+    return Ready(Entry(stack, forgets_wx(stack)), tensors, tensors.flat())
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
@@ -66,22 +67,24 @@ def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
 
 def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
     """Return the states of the last layer at all steps, and all states after the last one."""
-    entry, tensors = ready
-    stack, flat = entry.call, tensors.flat()
-    device = tensors.x.device
-    with short_turns(device), without_autocast(device.type):
+    entry, tensors, flat = ready
+    stack = entry.call
+    with short_turns(tensors.x.device):
         if stack.calls[0].for_backward:
             found = list(run_node(entry, *flat))
         else:
             run = partial(_inference, stack, tensors)
             with profiled("rnnc::step" if stack.single else "rnnc::scan"):
                 found = replayed(entry.replays, "inference", flat, run, alike=True)
-    return found[: stack.sequences], tuple(found[stack.sequences :])
+    count = stack.sequences
+    return found[:count], tuple(found[count:])
 
 
 def _inference(stack: Stack, tensors: Tensors) -> list[Tensor]:
     """Return the results of a call, where no gradient is wanted."""
-    whole = not (stack.single or stack.takes_wx or stack.all_states)
+    if stack.single:
+        return forward_of(stack, tensors)[0]
+    whole = not (stack.takes_wx or stack.all_states)
     if whole and stack.ragged is None and not stack.inputs:
         x, states, weights, *_ = tensors
         found = target_for(stack).sequence(stack, x, states, weights)

@@ -16,6 +16,7 @@ from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..errors import CompileError, NoCompilerError, TensorError
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
+from ..grad.spans import without_autocast
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
 from ..targets.refusals import check_takes_inputs, check_takes_masks
@@ -63,7 +64,8 @@ def run_call(
         ready = ready_call(settings, name, _keeps(values), own, asked)
         if remember is not None:
             remember(ready)
-        found = run_ready(ready)
+        with without_autocast(own.x.device.type):
+            found = run_ready(ready)
     if returned == own.x.dtype:
         return found
     over_time, last = found
@@ -112,7 +114,8 @@ def run_step(
         return y[0], last
     if remember is not None:
         remember(ready)
-    (y,), last = run_ready(ready)
+    with without_autocast(tensors.x.device.type):
+        (y,), last = run_ready(ready)
     return y, last
 
 

@@ -152,11 +152,12 @@ def _known(cell: CellSpec, backend: str, choice: Choice, wx: Any, *given: Any) -
         if tensors.ragged is not None and tensors.ragged.lengths is not None:
             check_lengths(given[3][0], wx.shape[0], wx.shape[1])
             tensors = tensors._replace(ragged=tensors.ragged.on(wx, fills=False))
-        if not entry.alike([tensor for tensor in tensors.flat() if tensor is not None]):
+        flat = tensors.flat()
+        if not entry.alike([tensor for tensor in flat if tensor is not None]):
             return None
     except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
         return None  # no tensors, or another number of them: the checks say what is wrong
-    return Ready(entry, tensors)
+    return Ready(entry, tensors, flat)
 
 
 def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
@@ -164,7 +165,7 @@ def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
     stack, tensors = ready.entry.call, ready.tensors
     if tensors.x is not wx or torch.is_autocast_enabled(wx.device.type) or not _CALLS.again(key):
         return
-    given = [tensor for tensor in tensors.flat() if tensor is not None]
+    given = [tensor for tensor in ready.flat if tensor is not None]
     replays = target_for(stack).replays()
     _CALLS.remember(key, given, ready.entry, replays, _rounds(stack, wx, stack.calls[0].choice))
 

@@ -64,7 +64,8 @@ def a_known_call_without_its_resets(patch: pytest.MonkeyPatch) -> None:
         ragged = found.tensors.ragged
         reset = None if ragged.reset is None else ragged.reset & False
         forgotten = Ragged(ragged.lengths, reset, ragged.reset_to)
-        return found._replace(tensors=found.tensors._replace(ragged=forgotten))
+        tensors = found.tensors._replace(ragged=forgotten)
+        return found._replace(tensors=tensors, flat=tensors.flat())
 
     patch.setattr(KnownCalls, "find_sequence", forgetful)
 
