@@ -82,7 +82,7 @@ def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
         return None
     if torch._C._get_tracing_state() is not None:
         return (_ONNX, False) if torch.onnx.is_in_onnx_export() else ("torch.jit.trace", True)
-    return _functorch()
+    return None if kernels_follow() else _functorch()
 
 
 def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
@@ -95,6 +95,18 @@ def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
 @constant_in_graphs
 def _compiled_is_transformed() -> bool:
     return bool(torch.onnx.is_in_onnx_export() or _functorch() or _forward_mode())
+
+
+def kernels_follow() -> bool:
+    """Return True if kernels follow all transforms of torch.func that a call is under.
+
+    They are `vmap`, and `grad` or `vjp` once, around or inside of it.
+    """
+    kinds, keys = _FUNCTORCH.TransformType, []
+    for level in _FUNCTORCH.get_interpreter_stack() or ():
+        keys.append(level.key())
+    followed = all(key in (kinds.Grad, kinds.Vmap) for key in keys)
+    return bool(keys) and followed and keys.count(kinds.Grad) <= 1
 
 
 def _functorch() -> tuple[str, bool] | None:

@@ -22,7 +22,9 @@ from ..call.text import (
     text_in_graph,
     write_call,
 )
+from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
+from ..grad.transforms import kernels_follow
 from ..targets.registry import TARGETS
 
 
@@ -73,7 +75,10 @@ def run_operator(
     wanted = (rows, *tuple(asked)[1:])
     text = _text(constants_of(settings), keep, wanted, present)
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
-    results = call_op(flat, text_in_graph(text) if compiling else text)
+    if compiling:
+        results = call_op(flat, text_in_graph(text))
+    else:
+        results = run_functional(flat, text) if kernels_follow() else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
     sequences = states_of_cell if asked.all_states else 1
     return results[:sequences], tuple(results[sequences : sequences + states_of_cell])

@@ -168,9 +168,17 @@ def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
     return found
 
 
-def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    """Save what the backward of `rnnc::call` needs."""
-    tensors, text = inputs
+def read_by_backward(
+    tensors: Sequence[Tensor], text: str, output: Sequence[Tensor]
+) -> tuple[str, int, list[Tensor], list[Tensor]]:
+    """Return what a backward needs of `rnnc::call`, with its tensors, its text and its results.
+
+    They are the text for the backward, the number of results that have gradients, the tensors that
+    it reads, and the results that it reads.
+
+    Raises:
+        BackwardError: the call says that no backward follows.
+    """
     call = read_call(text)
     if not call.keep:
         raise BackwardError(
@@ -182,15 +190,21 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     stack = _stack(call, tensors[0])
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
         text = write_call(call.with_precision(stack.tf32))
-    ctx.device = tensors[0].device
-    ctx.text, ctx.counts = text, (stack.results, stack.sequences)
     kept = [*output[: stack.sequences], *output[stack.results :]]
-    ctx.mark_non_differentiable(*kept[stack.sequences :])
-    ctx.set_materialize_grads(False)
-    saved = [*tensors[forgets_wx(stack) :], *kept]
+    return text, stack.results, list(tensors[forgets_wx(stack) :]), kept
+
+
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    """Save what the backward of `rnnc::call` needs."""
+    tensors, text = inputs
+    ctx.text, ctx.results, read, kept = read_by_backward(tensors, text, output)
+    saved = [*read, *kept]
+    ctx.first, ctx.device = len(read), tensors[0].device
     # A tracer, or the type of a tensor that treats operators itself, answers for its own tensors.
     own = is_watched() or any(treats_itself(tensor) for tensor in saved)
     ctx.kinds = None if own else [(tensor.shape, tensor.dtype) for tensor in saved]
+    ctx.mark_non_differentiable(*output[ctx.results :])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*saved)
 
 
@@ -198,16 +212,11 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, .
     """Return a gradient for each argument of `rnnc::call`."""
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
-    results, sequences = ctx.counts
     saved, needs = ctx.saved_tensors, ctx.needs_input_grad[0]
     if ctx.kinds is not None and not (torch.compiler.is_compiling() or is_watched()):
         saved = as_left(saved, ctx.kinds, ctx.device)
-    first = len(saved) - (len(gradients) - results + sequences)
-    found = iter(
-        torch.ops.rnnc.call_backward(
-            list(gradients[:results]), list(saved[:first]), list(saved[first:]), needs, ctx.text
-        )
-    )
+    given = list(gradients[: ctx.results]), list(saved[: ctx.first]), list(saved[ctx.first :])
+    found = iter(call_backward_op(*given, needs, ctx.text))
     return [next(found) if need else None for need in needs], None
 
 

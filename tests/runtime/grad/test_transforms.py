@@ -9,6 +9,8 @@ import rnnc
 import torch
 import torch.autograd.forward_ad as fwd
 from rnnc.runtime.errors import SecondOrderError, TransformError
+from rnnc.runtime.grad import functional
+from rnnc.runtime.run import route
 from torch import func
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -67,24 +69,70 @@ def per_sample(m, x):
     return func.vmap(func.grad(loss), (None, 1))(weights(m), x)["weight_hh_l1"]
 
 
+FOLLOWED = {
+    "vmap": lambda m, x: func.vmap(lambda x: m(x)[0])(torch.stack([x, 2 * x])),
+    "vmap of another axis": lambda m, x: func.vmap(lambda x: m(x)[0], 1, 1)(
+        torch.stack([x, 2 * x], 1)
+    ),
+    "vmap of states": lambda m, x: func.vmap(lambda s: m(x, s)[0])(
+        [torch.rand(3, 2, 3, 6, dtype=torch.float64) + torch.arange(3.0)[:, None, None, None]] * 2
+    ),
+    "vmap of lengths": lambda m, x: func.vmap(lambda n: m(x, lengths=n)[0])(
+        torch.tensor([[1, 5, 2], [3, 0, 4]])
+    ),
+    "vmap of vmap": lambda m, x: func.vmap(func.vmap(lambda x: m(x)[0]))(
+        torch.stack([x, 2 * x, 3 * x, x.cos()]).unflatten(0, (2, 2))
+    ),
+    "vmap of weights": lambda m, x: func.vmap(lambda p: functional_call(m, p, (x,))[0])(
+        {k: torch.stack([p, 2 * p]) for k, p in weights(m).items()}
+    ),
+    "grad": lambda m, x: func.grad(lambda x: m(x)[0].sum())(x),
+    "grad of all states": lambda m, x: func.grad(
+        lambda x: m(x, all_states=True)[2]["c"].square().sum()
+    )(x),
+    "grad of a vmap": lambda m, x: func.grad(
+        lambda x: func.vmap(lambda x: m(x)[0].square().sum())(torch.stack([x, 2 * x])).sum()
+    )(x),
+    "vjp": lambda m, x: func.vjp(lambda x: m(x)[0].sum(), x)[1](x.new_ones(()))[0],
+    "per-sample gradients": per_sample,
+    "jacrev": lambda m, x: func.jacrev(lambda x: m(x)[0].sum((0, 1)))(x),
+    "step": lambda m, x: func.vmap(lambda x: m.step(x)[0])(x),
+}
 TRANSFORMS = {
     "jvp": lambda m, x: func.jvp(lambda x: m(x)[0], (x,), (x.cos(),))[1],
     "forward_ad under no_grad": forward_mode_without_gradients,
     "forward_ad with frozen weights": forward_mode_with_frozen_weights,
     "forward_ad of weights": forward_mode_of_weights,
     "forward_ad of scan": forward_mode_of_scan,
-    "vmap": lambda m, x: func.vmap(lambda x: m(x)[0])(torch.stack([x, 2 * x])),
-    "vmap of weights": lambda m, x: func.vmap(lambda p: functional_call(m, p, (x,))[0])(
-        {k: torch.stack([p, 2 * p]) for k, p in weights(m).items()}
-    ),
-    "grad": lambda m, x: func.grad(lambda x: m(x)[0].sum())(x),
-    "vjp": lambda m, x: func.vjp(lambda x: m(x)[0].sum(), x)[1](x.new_ones(()))[0],
-    "per-sample gradients": per_sample,
-    "jacrev": lambda m, x: func.jacrev(lambda x: m(x)[0].sum((0, 1)))(x),
     "jacfwd": lambda m, x: func.jacfwd(lambda x: m(x)[0].sum((0, 1)))(x),
     "hessian": lambda m, x: func.hessian(lambda x: m(x)[0].sum())(x[:2]),
-    "step": lambda m, x: func.vmap(lambda x: m.step(x)[0])(x),
+    "grad of a grad": lambda m, x: func.grad(
+        lambda x: func.grad(lambda x: m(x)[0].square().sum())(x).sum()
+    )(x),
 }
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_kernels_follow(name, x, monkeypatch):
+    transform = FOLLOWED[name]
+    m = module("reference")
+    torch.manual_seed(3)
+    wanted = transform(m, x)
+    assert wanted.abs().max() > 0
+    for backend in ("auto", "cpu"):
+        m = module(backend)
+        with monkeypatch.context() as patched:
+            patched.setattr(route, "run_reference", lambda *_: pytest.fail("the reference"))
+            torch.manual_seed(3)
+            torch.testing.assert_close(transform(m, x), wanted)
+
+
+def test_rows_of_a_vmap_join_the_batch(x, monkeypatch):
+    seen, run = [], functional.call_op
+    monkeypatch.setattr(functional, "call_op", lambda *call: seen.append(call) or run(*call))
+    FOLLOWED["vmap"](module(), x)
+    ((tensors, _),) = seen
+    assert tensors[0].shape == (5, 6, 4)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -97,14 +145,17 @@ def test_auto_takes_the_reference_and_kernels_by_name_are_refused(name, x):
         transform(module("cpu"), x)
 
 
+FORWARD = "forward-mode derivatives (torch.autograd.forward_ad)"
+
+
 def test_it_is_said_once(x):
     rnnc.runtime.process.caller.warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        TRANSFORMS["grad"](module(), x)
-        TRANSFORMS["grad"](module(), x)
+        TRANSFORMS["jacfwd"](module(), x)
+        TRANSFORMS["jacfwd"](module(), x)
     said = [str(w.message) for w in caught if "rnnc" in str(w.message)]
-    assert said == ["rnnc has no kernels for torch.func (Grad): it runs the reference loop"]
+    assert said == [f"rnnc has no kernels for {FORWARD}: it runs the reference loop"]
 
 
 def differentiable(m, x):
@@ -188,7 +239,8 @@ def test_export_holds_the_operator(x):
 @pytest.mark.parametrize("name", ["jvp", pytest.param("vmap", marks=pytest.mark.slow)])
 def test_compiled_transforms(name, x):
     torch._dynamo.reset()
-    wanted = TRANSFORMS[name](module("reference"), x)
+    transform = (TRANSFORMS | FOLLOWED)[name]
+    wanted = transform(module("reference"), x)
     m = module()
-    run = torch.compile(lambda x: TRANSFORMS[name](m, x), backend="eager")
+    run = torch.compile(lambda x: transform(m, x), backend="eager")
     torch.testing.assert_close(run(x), wanted)
