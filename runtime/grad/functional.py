@@ -7,8 +7,8 @@ Others run one after the other: kernels for a batch of weights would need the we
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ Dims = Sequence[int | None]
 
 def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
     """Return the results of `rnnc::call`, under transforms."""
-    return list(cast(Any, _Call).apply(text, *tensors))
+    return list(_apply_call(text, *tensors))
 
 
 class _Call(torch.autograd.Function):
@@ -46,21 +46,21 @@ class _Call(torch.autograd.Function):
         first, count = ctx.counts
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
         arguments = *gradients[:count], *saved
-        found = iter(cast(Any, _Backward).apply(ctx.text, needs, count, first, *arguments))
+        found = iter(_apply_backward(ctx.text, needs, count, first, *arguments))
         return None, *[next(found) if need else None for need in needs]
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
         call, dims, size = read_call(text), in_dims[1:], info.batch_size
         if not _rows_join(call, dims):
-            return _one_by_one(size, dims, tensors, lambda own: _Call.apply(text, *own))
+            return _one_by_one(size, dims, tensors, lambda own: _apply_call(text, *own))
         axes = [1] * (1 + _states(call))
         first = len(axes)
         joined = [
             _joined(tensor, dim, axis, size)
             for tensor, dim, axis in zip(tensors[:first], dims, axes, strict=False)
         ]
-        found = _Call.apply(text, *joined, *tensors[first:])
+        found = _apply_call(text, *joined, *tensors[first:])
         # Of states at all steps, last states, and what a backward reads, B is the second axis.
         apart = tuple([each.unflatten(1, (size, -1)) for each in found])
         return apart, (1,) * len(apart)
@@ -100,7 +100,11 @@ class _Backward(torch.autograd.Function):
     ) -> tuple[Any, Any]:
         kind = text, needs, count, first
         dims = in_dims[4:]
-        return _one_by_one(info.batch_size, dims, tensors, lambda own: _Backward.apply(*kind, *own))
+        return _one_by_one(info.batch_size, dims, tensors, lambda own: _apply_backward(*kind, *own))
+
+
+_apply_call: Callable[..., Any] = _Call.apply
+_apply_backward: Callable[..., Any] = _Backward.apply
 
 
 def _states(call: CallText) -> int:

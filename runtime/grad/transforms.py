@@ -86,10 +86,10 @@ def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
 
 
 def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
-    """Return True if a call is under a transform that the kernels cannot follow."""
+    """Return True if a call is under any transform of torch, also one that kernels follow."""
     if torch.compiler.is_compiling():
         return bool(_compiled_is_transformed())
-    return _transform(tensors) is not None
+    return _transform(tensors) is not None or _functorch() is not None
 
 
 @constant_in_graphs
