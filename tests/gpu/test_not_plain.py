@@ -251,6 +251,7 @@ def test_transforms(variant):
     twin = rnnc.RNN(CELL, 4, 32, backend="reference", **options)
     twin.load_state_dict(rnn.state_dict())
     named = rnnc.RNN(CELL, 4, 32, backend="cuda", **options)
+    named.load_state_dict(rnn.state_dict())
     for transform in (
         lambda m: func.vmap(lambda x: m(x)[0])(torch.stack([x, 2 * x])),
         lambda m: func.grad(lambda x: m(x)[0].sum())(x),
