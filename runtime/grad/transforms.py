@@ -52,7 +52,7 @@ def check_has_operators(target: str) -> None:
     if target not in OPERATOR_TARGETS:
         raise TransformError(
             f'backend="{target}"',
-            "torch.compile, a mode, a tensor subclass or a second derivative",
+            "torch.compile, a mode, a transform, a tensor subclass or a second derivative",
             f"plain tensors and a first derivative; {', '.join(OPERATOR_TARGETS)} have operators",
             'backend="auto" or backend="reference"',
         )

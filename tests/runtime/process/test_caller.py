@@ -75,7 +75,7 @@ def test_where_kernels_are_missing(name, no_compiler):
 
 def test_a_transform():
     layer = own_layer()
-    call = lambda: torch.vmap(layer, in_dims=1)(X)  # noqa: E731
+    call = lambda: torch.func.jvp(layer, (X,), (X,))  # noqa: E731
     assert said_by(call) == [line_of(call)]
 
 
