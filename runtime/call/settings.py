@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     @property
     def may_join(self) -> bool:
         """True if both directions may be one call: never those of a cell with an `Input`."""
-        return self.both and not self.cell.inputs
+        return self.both and len(self.cell.inputs) == 0  # torch.compile traces no `not` here
 
     @property
     def choices(self) -> tuple[Choice, ...]:

@@ -44,8 +44,11 @@ def run_operator(
         lengths = ragged.lengths
         if lengths is not None:
             lengths = lengths.to(x.device, torch.int64, non_blocking=True)
-        tensors = tensors._replace(ragged=ragged._replace(lengths=lengths))
-    if not states and exported:
+        values = ragged.reset_to
+        if values is not None:  # what is stored for each step gets no gradient
+            values = [value.detach() if value.ndim == 4 else value for value in values]
+        tensors = tensors._replace(ragged=ragged._replace(lengths=lengths, reset_to=values))
+    if len(states) == 0 and exported:
         # torch's library for graphs compiled ahead of time hands on an empty list as None.
         outer = (x.shape[0], heads, dim)
         if not asked.takes_wx:

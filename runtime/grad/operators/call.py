@@ -126,7 +126,13 @@ def _backward(
     wanted = call.spread(needs, False)
     own = stack, named, Kept((), runs, made), (), gradients, wanted
     found = gradients_of(*own, retained=True)
-    return _by_themselves([d for d, need in zip(found, wanted, strict=True) if need])
+    return _by_themselves(
+        [
+            torch.zeros_like(tensor) if d is None else d  # of reset values that are stored
+            for d, tensor, need in zip(found, call.spread(tensors, None), wanted, strict=True)
+            if need
+        ]
+    )
 
 
 def _stack(call: CallText, like: Tensor) -> Stack:
@@ -155,11 +161,10 @@ def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry |
     return _calls.remember(key, tensors, Entry(stack), target_for(stack).replays())
 
 
-def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
+def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradients, contiguous, none of which shares memory with another."""
     found, seen = [], set()
     for gradient in gradients:
-        assert gradient is not None
         own = gradient.contiguous()
         memory = own.untyped_storage().data_ptr()
         shared = memory in seen or own.storage_offset()

@@ -330,3 +330,36 @@ def test_an_ahead_of_time_library(tmp_path):
         )
         run = torch._inductor.aoti_load_package(path)
         torch.testing.assert_close(run(x)[0], rnn(x)[0])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0)], ids=("no step", "no row"))
+def test_a_compiled_module_of_no_step_or_row(shape):
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.lstm, 5, 6, num_layers=2, bidirectional=True, dtype=torch.float64)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    x = torch.randn(*shape, 5, dtype=torch.float64)
+    for key, right in results(rnn, rnn, x).items():
+        torch.testing.assert_close(results(compiled, rnn, x)[key], right, msg=key)
+
+
+def test_stored_reset_values_get_no_gradient():
+    torch._dynamo.reset()
+    rnn, reset = rnnc.RNN(rnnc.cells.elman, 5, 6), torch.rand(4, 3) < 0.5
+    x, values = torch.randn(4, 3, 5), [torch.randn(1, 4, 3, 6, requires_grad=True)]
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    compiled(x, reset=reset, reset_to=values)[0].sum().backward()
+    assert values[0].grad is None
+
+
+def test_both_directions_of_a_cell_with_an_input_compile():
+    @rnnc.cell
+    def gated(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
+        """Has an input that no weight multiplies."""
+        return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
+
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(gated, 5, 6, bidirectional=True, dtype=torch.float64)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    x, keep = torch.randn(4, 3, 5, dtype=torch.float64), torch.rand(4, 3, dtype=torch.float64)
+    found, wanted = (run(x, inputs={"keep": keep})[0] for run in (compiled, rnn))
+    torch.testing.assert_close(found, wanted)
