@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,10 +36,9 @@ class Masks:
             is read at the time of the byte: in the reverse direction it lacks its first step, but
             not where one call runs both directions. None for the cell's initial values.
         restarts: where `steps` is RESTART, in the form in which a target's kernels read it; None
-            where it is not made yet. It is no part of `flat`.
+            where it is not made yet.
         order: (2, B) of int32, the order in which the tiles of `restarts` have rows: the row at
             each place, the longest first, and the place of each row. None where both are the same.
-            It is no part of `flat` either.
     """
 
     steps: Tensor
@@ -48,10 +46,6 @@ class Masks:
     reset_to: Sequence[Tensor] | None
     restarts: Tensor | None = None
     order: Tensor | None = None
-
-    def flat(self, states: int) -> tuple[Tensor | None, ...]:
-        """Return all tensors in a tuple, as long for all masks of a cell; see `masks_from`."""
-        return (self.steps, self.longest, *(self.reset_to or (None,) * states))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Masks:
         """Return the same masks with each tensor of the reset values changed."""
@@ -70,32 +64,6 @@ class Masks:
         """Kind of the masks: `"stored"` if values after a reset differ between steps, else True."""
         stored = self.reset_to is not None and any(t.ndim == 4 for t in self.reset_to)
         return "stored" if stored else True
-
-    def gradients(
-        self, d_reset_to: Sequence[Tensor] | None, states: int
-    ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of `flat`: of the reset values alone.
-
-        `d_reset_to` has the gradient of each state's values, (B, N, D), summed over time; None for
-        none.
-        """
-        if self.reset_to is None or d_reset_to is None:
-            return (None,) * (2 + states)
-        found = [_as_given(value, d) for value, d in zip(self.reset_to, d_reset_to, strict=True)]
-        return (None, None, *found)
-
-
-def _as_given(value: Tensor, gradient: Tensor) -> Tensor | None:
-    """Return the gradient of reset values in the shape that the caller gave them."""
-    if value.ndim == 4:
-        return None
-    return gradient.sum(0) if value.ndim == 2 else gradient
-
-
-def masks_from(flat: Sequence[Any]) -> Masks:
-    """Return the masks that `Masks.flat` flattened."""
-    steps, longest, *reset_to = flat
-    return Masks(steps, longest, None if reset_to[0] is None else tuple(reset_to))
 
 
 def masks_of(

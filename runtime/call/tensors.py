@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
-from .masks import Masks, masks_from
+from .masks import Masks
 
 States = tuple[Tensor, ...]
 # None for each that a call does not have, or that is zero.
@@ -45,18 +45,14 @@ class ScanInputs:
     unweighted: Sequence[Tensor] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
-        """Return all tensors in one tuple; `inputs_from` is the inverse."""
-        more = () if self.masks is None else self.masks.flat(len(self.initial_states))
-        return (*self._values(), *more)
+        """Return the tensors without masks, None for each that there is not."""
+        own = (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
+        return (*own, *self.unweighted)
 
     def present(self) -> list[Tensor]:
-        """Return the tensors of the call's dtype that are not None, in the same order."""
+        """Return the tensors of the call's dtype that are not None, in order."""
         reset_to = () if self.masks is None else self.masks.reset_to or ()
-        return [tensor for tensor in (*self._values(), *reset_to) if tensor is not None]
-
-    def _values(self) -> tuple[Tensor | None, ...]:
-        own = (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
-        return (*own, *self.unweighted) if self.unweighted else own
+        return [tensor for tensor in (*self.flat(), *reset_to) if tensor is not None]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ScanInputs:
         """Return the same inputs with each tensor of the call's dtype changed."""
@@ -72,30 +68,6 @@ class ScanInputs:
         )
 
 
-def inputs_from(
-    flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
-) -> ScanInputs:
-    """Return the inputs that `ScanInputs.flat` flattened.
-
-    `flat` may also have another value for each tensor. `states` and `unweighted` count those of the
-    cell.
-    """
-    (wx, R, b, *rest), masks = _without_masks(flat, states, masked)
-    end = len(rest) - unweighted
-    initial_states, params = tuple(rest[:states]), tuple(rest[states + 1 : end])
-    return ScanInputs(wx, R, b, initial_states, rest[states], params, masks, tuple(rest[end:]))
-
-
-def _without_masks(
-    flat: Sequence[Any], states: int, masked: bool
-) -> tuple[Sequence[Any], Masks | None]:
-    """Return the flat tensors before the masks, and the masks."""
-    if not masked:
-        return flat, None
-    place = len(flat) - states - 2
-    return flat[:place], masks_from(flat[place:])
-
-
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Results of a forward.
@@ -109,16 +81,6 @@ class Forward:
     states: Sequence[Tensor]
     last: Sequence[Tensor]
     saved: Tensor
-
-    def flat(self) -> list[Tensor]:
-        """Return all tensors in one list; `forward_from` is the inverse."""
-        return [*self.states, *self.last, self.saved]
-
-
-def forward_from(flat: Sequence[Tensor]) -> Forward:
-    """Return the results that `Forward.flat` flattened."""
-    count = len(flat) // 2
-    return Forward(flat[:count], flat[count:-1], flat[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,33 +108,6 @@ class Saved:
     masks: Masks | None = None
     by_head: bool = False
     unweighted: Sequence[Tensor] = ()
-
-    def flat(self) -> tuple[Tensor | None, ...]:
-        """Return all tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
-        single = (self.wx, self.R, self.b)
-        more = () if self.masks is None else self.masks.flat(len(self.states))
-        return (
-            *single, *self.initial_states, self.R_diag, *self.params, *self.unweighted,
-            *self.states, self.saved, *more,
-        )  # fmt: skip
-
-
-def saved_from(
-    flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
-) -> Saved:
-    """Return the tensors that `Saved.flat` flattened, as autograd gives them back.
-
-    `states` and `unweighted` count those of the cell.
-    """
-    (wx, R, b, *rest, saved), masks = _without_masks(flat, states, masked)
-    end = len(rest) - states - unweighted
-    initial_states, R_diag, params = rest[:states], rest[states], rest[states + 1 : end]
-    inputs = tuple(rest[end : end + unweighted])
-    return Saved(
-        *(wx, R, b, tuple(initial_states), R_diag, tuple(params), tuple(rest[-states:]), saved),
-        masks=masks,
-        unweighted=inputs,
-    )
 
 
 def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
@@ -215,28 +150,6 @@ class Gradients:
     d_params: Tensor
     d_reset_to: Sequence[Tensor] | None = None
     d_unweighted: Sequence[Tensor] = ()
-
-    def given_flat(self, saved: Saved, bias: bool) -> tuple[Tensor | None, ...]:
-        """Return a gradient for each tensor of `ScanInputs.flat`; see `given`."""
-        given = self.given(saved, bias).flat()
-        if saved.masks is None:
-            return given
-        return (*given, *saved.masks.gradients(self.d_reset_to, len(saved.states)))
-
-    def given(self, saved: Saved, bias: bool) -> ScanInputs:
-        """Return a gradient for each input of the call, None for each that it did not have.
-
-        `bias` is whether the call had biases, which `saved` may not say.
-        """
-        return ScanInputs(
-            self.d_wx,
-            None if saved.R is None else self.d_R,
-            self.d_b if bias else None,
-            self.d_initial_states,
-            None if saved.R_diag is None else self.d_R_diag,
-            self.d_params.unbind(0),
-            unweighted=self.d_unweighted,
-        )
 
 
 def strides_of_unweighted(tensor: Tensor) -> tuple[int, int, int, int]:

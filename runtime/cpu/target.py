@@ -76,12 +76,6 @@ class CpuTarget(Target):
         """Return the gradients of `project`, of x and of the weight, by head."""
         return project_gradients(backward)
 
-    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
-        batch, steps, heads, dim, inputs = shape
-        d_gates = like.new_empty(steps, batch, heads, gates, dim)
-        return d_gates[:, :, :, :inputs].permute(1, 0, 2, 4, 3)
-
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
     ) -> tuple[int, ...]:

@@ -153,11 +153,6 @@ class CudaTarget(Target):
         """Return the gradients of `project`, of x and of the weight."""
         return products.project_gradients(backward)
 
-    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
-        batch, steps, *rest = shape
-        return like.new_empty(steps, batch, *rest).transpose(0, 1)
-
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
     ) -> tuple[int, ...]:

@@ -90,10 +90,6 @@ class Target(ABC):
         """Return the gradients of `project`, of x and of the weight; None for one not wanted."""
 
     @abstractmethod
-    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        """Return an empty d_wx with the strides that `backward` gives it."""
-
-    @abstractmethod
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
     ) -> tuple[int, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,10 +13,8 @@ from ...call.call import Call
 from ...call.layers import LayerWeights
 from ...call.made_masks import MadeMasks
 from ...call.masks import Masks
-from ...call.plain import profiler_enabled
 from ...call.stack import Stack, Tensors
 from ...call.tensors import Forward, ScanInputs, States
-from ...targets.lanes import NOTHING
 from ...targets.moves import Moves
 from ...targets.stack import lanes_for, packed_weights, states_for, target_for, weights_for
 from ...targets.target import Target
@@ -141,8 +138,3 @@ def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
     batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
     return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
-
-
-def profiled(name: str) -> AbstractContextManager[Any]:
-    """Return a span in torch's profiler, where one runs."""
-    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING

@@ -67,9 +67,6 @@ class Toy(Target):
             d_x = found if d_x is None else d_x.add_(found)
         return d_x, torch.einsum("btndg,tbi->gndi", d_wx, x) if wanted[1] else None
 
-    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        return like.new_empty(tuple(shape))
-
     def saved_shape(
         self, cell: rnnc.Cell, sizes: Sequence[int], for_backward: bool, save: str
     ) -> tuple[int, ...]:
