@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from ..call.text import CallText, read_call
-from ..errors import SecondOrderError
-from .operators.call import call_backward_op, call_op, read_by_backward
+from .operators.call import call_backward_op, call_op, read_by_backward, refuse_second
 
 Dims = Sequence[int | None]
 
@@ -54,12 +53,9 @@ class _Call(torch.autograd.Function):
         call, dims, size = read_call(text), in_dims[1:], info.batch_size
         if not _rows_join(call, dims):
             return _one_by_one(size, dims, tensors, lambda own: _apply_call(text, *own))
-        axes = [1] * (1 + _states(call))
-        first = len(axes)
-        joined = [
-            _joined(tensor, dim, axis, size)
-            for tensor, dim, axis in zip(tensors[:first], dims, axes, strict=False)
-        ]
+        # Of x and of states, B is the second axis.
+        first = 1 + _states(call)
+        joined = [_joined(*each, size) for each in zip(tensors[:first], dims, strict=False)]
         found = _apply_call(text, *joined, *tensors[first:])
         # Of states at all steps, last states, and what a backward reads, B is the second axis.
         apart = tuple([each.unflatten(1, (size, -1)) for each in found])
@@ -81,12 +77,7 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        raise SecondOrderError(
-            "gradient of a gradient",
-            "a second derivative through rnnc::call_backward",
-            "a first derivative: the kernels compute no others",
-            'backend="reference", which autograd can differentiate to any order',
-        )
+        refuse_second()
 
     @staticmethod
     def vmap(
@@ -121,15 +112,11 @@ def _rows_join(call: CallText, dims: Dims) -> bool:
     return not rows and all(dim is None for dim in dims[1 + _states(call) :])
 
 
-def _joined(tensor: Tensor, dim: int | None, axis: int, size: int) -> Tensor:
-    """Return tensors of all calls beside each other on an axis, call by call."""
+def _joined(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    """Return tensors of all calls beside each other on the second axis, call by call."""
     if dim is None:
-        tensor, dim = tensor.unsqueeze(axis).expand(*_sizes(tensor, axis, size)), axis
-    return tensor.movedim(dim, axis).flatten(axis, axis + 1)
-
-
-def _sizes(tensor: Tensor, axis: int, size: int) -> list[int]:
-    return [*tensor.shape[:axis], size, *tensor.shape[axis:]]
+        tensor, dim = tensor.unsqueeze(1).expand(-1, size, *tensor.shape[1:]), 1
+    return tensor.movedim(dim, 1).flatten(1, 2)
 
 
 def _one_by_one(

@@ -102,9 +102,8 @@ def kernels_follow() -> bool:
 
     They are `vmap`, and `grad` or `vjp` once, around or inside of it.
     """
-    kinds, keys = _FUNCTORCH.TransformType, []
-    for level in _FUNCTORCH.get_interpreter_stack() or ():
-        keys.append(level.key())
+    kinds = _FUNCTORCH.TransformType
+    keys = [level.key() for level in _FUNCTORCH.get_interpreter_stack() or ()]
     followed = all(key in (kinds.Grad, kinds.Vmap) for key in keys)
     return bool(keys) and followed and keys.count(kinds.Grad) <= 1
 

@@ -82,9 +82,7 @@ def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
 
 def _inference(stack: Stack, tensors: Tensors) -> list[Tensor]:
     """Return the results of a call, where no gradient is wanted."""
-    if stack.single:
-        return forward_of(stack, tensors)[0]
-    whole = not (stack.takes_wx or stack.all_states)
+    whole = not (stack.single or stack.takes_wx or stack.all_states)
     if whole and stack.ragged is None and not stack.inputs:
         x, states, weights, *_ = tensors
         found = target_for(stack).sequence(stack, x, states, weights)

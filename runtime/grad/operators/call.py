@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import _C, Tensor
@@ -21,7 +21,7 @@ from ...call.plain import is_watched, treats_itself
 from ...call.stack import Stack
 from ...call.text import CallText, read_call, write_call
 from ...errors import BackwardError, SecondOrderError
-from ...program.replays import Replays, replayed
+from ...program.replays import replayed
 from ...program.seen import Entry, Seen
 from ...targets.registry import target_of
 from ...targets.stack import target_for
@@ -65,7 +65,7 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
         entry = _remember(key, tensors, stack)
     run = partial(_forward, stack, call, tensors)
     with profiled("rnnc::scan"), without_autocast(tensors[0].device.type):
-        return replayed(_replays(entry), "forward", tensors, run, alike=True)
+        return replayed(entry.replays, "forward", tensors, run, alike=True)
 
 
 def _forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -102,10 +102,10 @@ def _call_backward(
         plain = check_gradients_of_results(stack, results, gradients)
         same = all(new is old for new, old in zip(plain, gradients, strict=True))
         gradients = plain
-        entry = _remember(key, read, stack) if same else None
+        entry = _remember(key, read, stack) if same else Entry(stack)
     run = partial(_backward, stack, call, gradients, tensors, results, needs)
     with profiled("rnnc::scan_backward"), without_autocast(results[0].device.type):
-        return replayed(_replays(entry), "backward", read, run, alike=True)
+        return replayed(entry.replays, "backward", read, run, alike=True)
 
 
 def _backward(
@@ -141,24 +141,21 @@ def _stack(call: CallText, like: Tensor) -> Stack:
     return call.stack(like.device.type, tf32)
 
 
-def _replays(entry: Entry | None) -> Replays | None:
-    return None if entry is None else entry.replays
-
-
 def _find(key: Hashable, tensors: Sequence[Tensor]) -> Entry | None:
     """Return the entry of a call that came before with tensors like these."""
     found = _calls.find(key)
     return found if found is not None and found.alike(tensors) else None
 
 
-def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry | None:
-    """Return an entry for a call that passed all checks and comes again; else None.
+def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry:
+    """Return an entry for a call that passed all checks: one with replays, if it comes again.
 
     A graph makes the same calls each time. Sequences may have another length.
     """
+    first = Entry(stack)
     if not _calls.again(key):
-        return None
-    return _calls.remember(key, tensors, Entry(stack), target_for(stack).replays())
+        return first
+    return _calls.remember(key, tensors, first, target_for(stack).replays()) or first
 
 
 def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -225,7 +222,8 @@ def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, .
     return [next(found) if need else None for need in needs], None
 
 
-def _refuse_second(*_: Any) -> Any:
+def refuse_second(*_: Any) -> NoReturn:
+    """Raise the error of a second derivative."""
     raise SecondOrderError(
         "gradient of a gradient",
         "a backward through rnnc::call_backward",
@@ -263,7 +261,7 @@ def _register(
 
 call_op, call_backward_op = torch.ops.rnnc.call.default, torch.ops.rnnc.call_backward.default
 _register(call_op, _call, _differentiate, _set_up)
-_register(call_backward_op, _call_backward, _refuse_second)
+_register(call_backward_op, _call_backward, refuse_second)
 
 
 @torch.library.register_fake("rnnc::call", lib=_LIBRARY)  # type: ignore[untyped-decorator]

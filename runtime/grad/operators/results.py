@@ -25,11 +25,8 @@ def runs_of(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
     sequences, kept = results[:count], list(results[count:])
     if _shares(stack):
         steps, batch = sequences[0].shape[:2]
-        place, plane = (
-            len(kept) - (each - count),
-            (stack.parts // stack.runs * stack.heads, stack.dim),
-        )
-        kept[place:place] = [state.view(steps, batch, *plane) for state in sequences]
+        place, heads = len(kept) - (each - count), stack.parts // stack.runs * stack.heads
+        kept[place:place] = [state.view(steps, batch, heads, stack.dim) for state in sequences]
     return [kept[first : first + each] for first in range(0, len(kept), each)]
 
 
