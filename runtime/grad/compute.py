@@ -13,7 +13,7 @@ from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.stack import target_for
 from .layers.backward import backward_layers
-from .layers.forward import forward_layers
+from .layers.forward import forward_layers, joined_states
 from .layers.joint import joint_stack
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
@@ -111,7 +111,4 @@ def sequences_of(stack: Stack, call: Tensors, kept: Kept) -> list[Tensor]:
     run = joint_stack(stack) if stack.joint else stack
     steps, batch = kept.runs[-1][0].shape[:2]
     rows = layer_rows(run, (steps, batch), call.ragged, 0 if call.x is None else len(call.x))
-    uppermost = kept.runs[-len(run.calls) :]
-    return [
-        rows.joined([states[number] for states in uppermost]) for number in range(stack.sequences)
-    ]
+    return joined_states(run, rows, kept.runs)

@@ -7,17 +7,15 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ..call.named import Named
-from ..call.plain import any_function_mode
 from ..call.ragged import Ragged
 from ..call.stack import Tensors
 from ..check.masks import check_lengths
 from ..program.seen import Seen
 from ..targets.stack import target_for
 from ..targets.target import Target
-from .ready import Ready
+from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
 # A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
 Kind = Literal["sequence", "all states", "packed", "step"]
@@ -85,8 +83,7 @@ class KnownCalls(Seen):
 
         `unweighted` gives the cell's inputs as in `ScanInputs`, or raises what a check says.
         """
-        # A compiler traces the checks; the other two are no part of what an entry compares.
-        if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
+        if not may_be_known():
             return None
         try:
             entry = self.find(_key(kind, x, states, ragged))
@@ -95,12 +92,9 @@ class KnownCalls(Seen):
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
             tensors = Tensors(x, tuple(states or ()), weights, ragged, unweighted())
-            flat = tensors.flat()
-            if not entry.alike([tensor for tensor in flat if tensor is not None]):
-                return None
+            return ready_if_alike(entry, tensors)
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
-        return Ready(entry, tensors, flat)
 
     def remember_call(self, kind: Kind, rnn: Module, x: Tensor, ready: Ready) -> None:
         """Remember a call that passed all checks, and became `ready`."""
@@ -110,14 +104,8 @@ class KnownCalls(Seen):
         if kind != "step" and not self.again(key):
             return
         own = {id(parameter) for parameter in rnn._parameters.values()}
-        if (
-            tensors.x is not x
-            or torch.is_autocast_enabled(x.device.type)
-            or any(id(w) not in own for w in tensors.weights if w is not None)
-        ):
-            return
-        given = [tensor for tensor in ready.flat if tensor is not None]
-        self.remember(key, given, ready.entry, target.replays(), rnn._kind(target, x.dtype))
+        if all(id(w) in own for w in tensors.weights if w is not None):
+            remember_ready(self, key, x, ready, rnn._kind(target, x.dtype))
 
 
 def _key(kind: Kind, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:

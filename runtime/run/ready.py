@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ..call.call import fill_of
+from ..call.plain import any_function_mode
 from ..call.settings import Asked, Settings, made_joint, stack_of
 from ..call.stack import Stack, Tensors
 from ..call.tensors import States
@@ -17,7 +21,7 @@ from ..grad.node import run_node
 from ..grad.spans import profiled
 from ..process.turns import short_turns
 from ..program.replays import replayed
-from ..program.seen import Entry
+from ..program.seen import Entry, Seen
 from ..targets.registry import TARGETS
 from ..targets.stack import target_for
 
@@ -55,6 +59,32 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         joins = target.joins(stack.calls[0], x, batch, settings.heads, settings.dim)
         stack = made_joint(stack) if joins else stack
     return Ready(Entry(stack, forgets_wx(stack)), tensors, tensors.flat())
+
+
+def may_be_known() -> bool:
+    """Return True if calls may be compared with earlier ones.
+
+    A compiler traces the checks; the other two are no part of what an entry compares.
+    """
+    return not (
+        torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0
+    )
+
+
+def ready_if_alike(entry: Entry, tensors: Tensors) -> Ready | None:
+    """Return the call of an entry on other tensors; None if they are not like its own."""
+    flat = tensors.flat()
+    alike = entry.alike([tensor for tensor in flat if tensor is not None])
+    return Ready(entry, tensors, flat) if alike else None
+
+
+def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options: Hashable) -> None:
+    """Remember a call on the caller's x, unless autocast has changed its tensors."""
+    if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
+        return
+    given = [tensor for tensor in ready.flat if tensor is not None]
+    replays = target_for(ready.entry.call).replays()
+    calls.remember(key, given, ready.entry, replays, options)
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:

@@ -9,14 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Choice
 from ..call.options import check_choice
-from ..call.plain import any_function_mode
 from ..call.ragged import Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.stack import Stack, Tensors
@@ -26,7 +24,7 @@ from ..check.module import check_flag
 from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen
-from ..run.ready import Ready, run_ready
+from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, run_ready
 from ..run.route import run_call
 from ..targets.stack import target_for
 
@@ -139,10 +137,7 @@ _CALLS = Seen(512)
 
 def _known(cell: CellSpec, backend: str, choice: Choice, wx: Any, *given: Any) -> Ready | None:
     """Return what a call becomes, if a like one is known; else None."""
-    # A compiler traces the checks; the other two are no part of what an entry compares.
-    if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
-        return None
-    if not isinstance(wx, Tensor) or wx.ndim != 5:
+    if not may_be_known() or not isinstance(wx, Tensor) or wx.ndim != 5:
         return None
     try:
         tensors = _tensors(cell, wx, *given)
@@ -152,22 +147,16 @@ def _known(cell: CellSpec, backend: str, choice: Choice, wx: Any, *given: Any) -
         if tensors.ragged is not None and tensors.ragged.lengths is not None:
             check_lengths(given[3][0], wx.shape[0], wx.shape[1])
             tensors = tensors._replace(ragged=tensors.ragged.on(wx, fills=False))
-        flat = tensors.flat()
-        if not entry.alike([tensor for tensor in flat if tensor is not None]):
-            return None
+        return ready_if_alike(entry, tensors)
     except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
         return None  # no tensors, or another number of them: the checks say what is wrong
-    return Ready(entry, tensors, flat)
 
 
 def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
     """Remember a call that passed all checks, and became `ready`."""
-    stack, tensors = ready.entry.call, ready.tensors
-    if tensors.x is not wx or torch.is_autocast_enabled(wx.device.type) or not _CALLS.again(key):
-        return
-    given = [tensor for tensor in ready.flat if tensor is not None]
-    replays = target_for(stack).replays()
-    _CALLS.remember(key, given, ready.entry, replays, _rounds(stack, wx, stack.calls[0].choice))
+    if _CALLS.again(key):
+        stack = ready.entry.call
+        remember_ready(_CALLS, key, wx, ready, _rounds(stack, wx, stack.calls[0].choice))
 
 
 def _rounds(stack: Stack, wx: Tensor, choice: Choice) -> bool:

@@ -59,11 +59,7 @@ def forward_layers(stack: Stack, call: Tensors) -> Run:
     rows = layer_rows(run, (steps, batch), ragged, len(x))
     more = each, partial(run.masks, ragged, made), rows, unweighted
     results, masks = found or _one_by_one(run, x, weights, firsts, *more)
-    uppermost = results[-len(run.calls) :]
-    sequences = [
-        rows.joined([result.states[number] for result in uppermost])
-        for number in range(stack.sequences)
-    ]
+    sequences = joined_states(run, rows, [result.states for result in results])
     if stack.takes_wx:
         return Run(sequences, tuple(results[0].last), results, masks, made)
     lasts = zip(*(result.last for result in results), strict=True)
@@ -122,6 +118,12 @@ def _forward(
     # The buffer of wx is made here, and becomes that of the saved gates.
     inputs = ScanInputs(rows.project(x, own.W), *more)
     return target.forward(call, inputs, donated=own.W is not None)
+
+
+def joined_states(run: Stack, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """Return the states of the last layer at all steps, from those of each run."""
+    uppermost = states[-len(run.calls) :]
+    return [rows.joined([own[number] for own in uppermost]) for number in range(run.sequences)]
 
 
 def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:

@@ -27,10 +27,10 @@ from ...targets.registry import target_of
 from ...targets.stack import target_for
 from ..check_saved import as_left
 from ..compute import Kept, forgets_wx, forward_of, gradients_of
-from ..layers.rows import sizes_of
 from ..spans import profiled, without_autocast
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
+from .fakes import fake_call, fake_call_backward
 from .results import beside_results, runs_of
 
 # Any: torch's library has no types for what is called here.
@@ -262,48 +262,5 @@ def _register(
 call_op, call_backward_op = torch.ops.rnnc.call.default, torch.ops.rnnc.call_backward.default
 _register(call_op, _call, _differentiate, _set_up)
 _register(call_backward_op, _call_backward, refuse_second)
-
-
-@torch.library.register_fake("rnnc::call", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
-    call, x = read_call(text), tensors[0]
-    stack, target = call.stack("cpu", False), target_of(x.device)
-    new, hidden = x.new_empty, stack.heads * stack.dim
-    rows = stack.states + (stack.ragged.tensors if stack.ragged else 0)
-    ragged = stack.ragged.named(tensors[1 + stack.states : 1 + rows]) if stack.ragged else None
-    steps, batch = sizes_of(stack, x, ragged)
-    count, plane = len(stack.initial_values), (stack.heads, stack.dim)
-    over_time = (steps, batch, *plane) if stack.takes_wx else (*x.shape[:-1], stack.features)
-    last = (batch, *plane) if stack.takes_wx else (stack.parts, batch, hidden)
-    found = [new(over_time) for _ in range(stack.sequences)] + [new(last) for _ in range(count)]
-    if not call.keep:
-        return found
-    sizes = steps, batch, stack.heads * stack.parts // stack.runs, stack.dim
-    cell, save = call.settings.cell, call.settings.choice.save
-    saved, runs = target.saved_shape(cell, sizes, True, save), []
-    for number in range(stack.runs):
-        own = stack.calls_of(number * stack.layers // stack.runs)[0].stored
-        states = [new(steps if wanted else 0, *sizes[1:]) for wanted in own]
-        runs.append((*states, new(saved)))
-    return [*found, *beside_results(stack, runs)]
-
-
-@torch.library.register_fake("rnnc::call_backward", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _(
-    gradients: Sequence[Tensor | None],
-    tensors: Sequence[Tensor],
-    results: Sequence[Tensor],
-    needs: Sequence[bool],
-    text: str,
-) -> list[Tensor]:
-    call = read_call(text)
-    given: list[Any] = list(tensors)
-    if len(given) < len(needs):
-        steps, batch, *plane = results[0].shape
-        inputs = len(call.settings.cell.input_gates)
-        given.insert(0, results[0].new_empty(batch, steps, *plane, inputs))
-    found = []
-    for tensor, need in zip(given, needs, strict=True):
-        if need:
-            found.append(tensor.new_empty(tensor.shape))
-    return found
+torch.library.register_fake("rnnc::call", fake_call, lib=_LIBRARY)
+torch.library.register_fake("rnnc::call_backward", fake_call_backward, lib=_LIBRARY)
