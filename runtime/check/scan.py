@@ -76,16 +76,9 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
         check_unweighted(cell, inputs.unweighted, inputs.wx)
 
 
-def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
+def check_operator(cell: CellSpec, inputs: ScanInputs) -> None:
     """Check the tensors of a direction of a layer; kernels read all of them by address."""
-    names, params, wx = [p.name for p in cell.params], inputs.params, inputs.wx
-    if len(params) != len(names) or len(over_time) != len(cell.states):
-        raise TensorError(
-            "params and over_time",
-            f"{len(params)} and {len(over_time)} of them",
-            f"{len(names)} and {len(cell.states)} for {cell.name}",
-            f"a param for each of {names}, a bool for each state",
-        )
+    wx = inputs.wx
     check_scan(cell, inputs)
     for tensor in inputs.present():
         # `check_scan` allows other dtypes under autocast; no kernel does.

@@ -8,21 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...call.layers import LayerWeights
+from ...call.call import backward_reads
 from ...call.rows_form import RowsForm
 from ...call.stack import Stack, Tensors
-from ...call.tensors import Saved, ScanInputs
+from ...call.tensors import ScanInputs
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
-from ...targets.moves import TORCH_MOVES
 from ...targets.refusals import check_takes_inputs, check_takes_masks
 from ...targets.stack import states_for, target_for
-from ..check_saved import Sizes, check_as_left, check_saved, plain_gradients
+from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
-from ..layers.joint import joint_stack, joint_states, joint_weights
 from ..layers.rows import sizes_of
 from .results import runs_of
 
@@ -65,25 +63,22 @@ def check_results(
         wx = results[0].new_empty(()).expand(batch, steps, *plane, len(cell.input_gates))
         tensors = (wx, *tensors)
     check_forward(stack, call, tensors)
-    named = stack.named(call.spread(tensors, None))
-    weights = stack.form.weights(named.weights, stack.parts)
-    states, run = named.states, stack
-    if stack.joint:
-        run = joint_stack(stack)
-        weights, states = joint_weights(weights, TORCH_MOVES), joint_states(states, TORCH_MOVES)
-    steps, batch = sizes_of(stack, named.x, named.ragged)
-    firsts = list(states_for(run, named.x, batch, states))
-    sizes = Sizes(steps, batch, run.heads, run.dim, named.x.dtype, named.x.device)
-    runs = runs_of(stack, results)
-    if len(runs) != run.parts:
-        found, wanted = f"{len(runs)} runs", f"{run.parts}"
+    named, runs = stack.named(call.spread(tensors, None)), runs_of(stack, results)
+    count, each = len(stack.initial_values), {len(run) for run in runs}
+    if len(runs) != stack.runs or each != {count + 1}:
+        found, wanted = f"{len(results)} of them", f"those of {stack.runs} runs"
         raise TensorError("results", found, wanted, "what rnnc::call gave")
-    for own, first, (*sequences, kept) in zip(weights, firsts, runs, strict=True):
-        inputs = _inputs(run, sizes, named.x, first, own, named.unweighted)
-        given = own.R, own.b, first, own.R_diag, own.params, sequences, kept
-        read = Saved(inputs.wx, *given, unweighted=named.unweighted)
-        choice = run.calls[0].choice
-        check_saved(target_for(run), run.calls[0].cell, choice.save, sizes, read)
+    x, spec, save = named.x, stack.calls[0].cell, call.settings.choice.save
+    steps, batch = sizes_of(stack, x, named.ragged)
+    rows = batch, stack.heads * stack.parts // stack.runs, stack.dim
+    kept = target_for(stack).saved_shape(spec, (steps, *rows), True, save)
+    kind = x.dtype, x.device
+    for run in runs:
+        for state, own, read in zip(spec.states, run, backward_reads(spec), strict=False):
+            # A state that the backward does not read may be empty.
+            length = steps if read or own.shape[:1] != (0,) else 0
+            check_as_left(f"states[{state.name}]", own, (length, *rows), *kind)
+        check_as_left("kept", run[-1], kept, *kind)
 
 
 def check_gradients_of_results(
@@ -173,30 +168,14 @@ def _check_weights(stack: Stack, call: Tensors) -> None:
         rows = (stack.parts, batch, stack.heads * stack.dim)
         names = [state.name for state in cell.states]
         check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
-    sizes = Sizes(steps, batch, stack.heads, stack.dim, x.dtype, x.device)
     named, gates = stack.form.weights(call.weights, stack.parts), len(cell.input_gates)
-    firsts = list(states_for(stack, x, batch, states))
+    firsts, like = list(states_for(stack, x, batch, states)), x.new_zeros(())
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
-        inputs = _inputs(stack, sizes, x, first, own, call.unweighted)
-        check_operator(cell, inputs, (True,) * len(first))
+        wx = x if stack.takes_wx else like.expand(batch, steps, stack.heads, stack.dim, gates)
+        given = own.R, own.b, first, own.R_diag, own.params, None, call.unweighted
+        check_operator(cell, ScanInputs(wx, *given))
         features = x.shape[-1] if i < len(stack.calls) else stack.features
         wanted = (gates, stack.heads, stack.dim, features)
         if gates and not stack.takes_wx:
             check_like(f"W of {i}", own.W, wanted, f"{wanted}, (Gx, N, D, input)", "x", x)
             check_memory(f"W of {i}", own.W) if own.W is not None else None
-
-
-def _inputs(
-    stack: Stack,
-    sizes: Sizes,
-    x: Tensor,
-    first: Sequence[Tensor],
-    own: LayerWeights,
-    unweighted: Sequence[Tensor],
-) -> ScanInputs:
-    """Return the inputs of a direction of a layer, with one element as the input's share."""
-    gates = len(stack.calls[0].cell.input_gates)
-    wx = x
-    if not stack.takes_wx:
-        wx = x.new_zeros(()).expand(sizes.batch, sizes.steps, stack.heads, stack.dim, gates)
-    return ScanInputs(wx, own.R, own.b, first, own.R_diag, own.params, None, unweighted)

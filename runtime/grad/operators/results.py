@@ -24,9 +24,8 @@ def runs_of(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
     count, each = stack.sequences, len(stack.initial_values) + 1
     sequences, kept = results[:count], list(results[count:])
     if _shares(stack):
-        steps, batch = sequences[0].shape[:2]
         place, heads = len(kept) - (each - count), stack.parts // stack.runs * stack.heads
-        kept[place:place] = [state.view(steps, batch, heads, stack.dim) for state in sequences]
+        kept[place:place] = [state.view(*state.shape[:2], heads, stack.dim) for state in sequences]
     return [kept[first : first + each] for first in range(0, len(kept), each)]
 
 
