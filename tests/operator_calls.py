@@ -17,5 +17,5 @@ def scan_call(cell, inputs, keep=True, all_states=True, **choice):
     settings = Settings(cell, 1, False, *inputs.wx.shape[2:4], 0.0, "auto", Choice(**choice))
     present = tuple(weight is not None for weight in weights)
     asked = Asked(given=True, takes_wx=True, all_states=all_states)
-    text = write_call(CallText(settings, 0.0, keep, asked, present))
+    text = write_call(CallText(settings, keep, asked, present))
     return [inputs.wx, *inputs.states, *(w for w in weights if w is not None)], text

@@ -74,11 +74,13 @@ def stack_of(
     settings: Settings,
     target: str,
     needs_grad: bool,
-    dropout: float,
     tf32: bool,
     asked: Asked = OUTPUT,
 ) -> Stack:
-    """Return a call, besides its tensors; one object for all equal calls."""
+    """Return a call, besides its tensors; one object for all equal calls.
+
+    The dropout of `settings` is that of the call.
+    """
     cell, ragged = settings.cell, asked.ragged
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(False,) * (len(cell.states) - 1))
@@ -86,11 +88,6 @@ def stack_of(
     calls = [call_of(*kind, choice, tf32, masked) for choice in settings.choices]
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
+    dropout = settings.dropout if settings.layers > 1 else 0.0
     own = tuple(calls), *sizes, dropout, values, settings.order
     return Stack(*own, asked.joint, settings.form, *asked[:-1])
-
-
-@lru_cache(maxsize=512)
-def made_joint(stack: Stack) -> Stack:
-    """Return the same call, with one call for both directions of a layer."""
-    return stack._replace(joint=True)

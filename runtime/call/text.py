@@ -53,20 +53,19 @@ class CallText(NamedTuple):
     """Call of all layers besides its tensors and its target, as text says it.
 
     Attributes:
-        dropout: 0 outside of training.
+        settings: with the dropout of the call, 0 outside of training.
         keep: whether a backward may follow.
         present: which of the flat weights there are; the operators take no others.
     """
 
     settings: Settings
-    dropout: float
     keep: bool
     asked: Asked
     present: tuple[bool, ...]
 
     def stack(self, target: str, tf32: bool) -> Stack:
         """Return the call on a target; `tf32` is as in `stack_of`."""
-        return stack_of(self.settings, target, self.keep, self.dropout, tf32, self.asked)
+        return stack_of(self.settings, target, self.keep, tf32, self.asked)
 
     def spread(self, tensors: Sequence[Any], missing: Any) -> list[Any]:
         """Return a value for each of `Tensors.flat`: those of an operator, `missing` for others."""
@@ -90,7 +89,7 @@ def write_call(call: CallText) -> str:
     found = {
         "cell": json.loads(settings.cell.text),
         **{name: getattr(settings, name) for name in ("layers", "both", "heads", "dim", "order")},
-        "dropout": call.dropout,
+        "dropout": settings.dropout,
         "form": settings.form.name,
         "choice": dict(zip(Choice._fields, settings.choice.of_scan, strict=False)),
         "keep": call.keep,
@@ -121,9 +120,7 @@ def read_call(text: str) -> CallText:
     given = {name: found[name] for name in Asked._fields if name in found}
     if given.get("ragged") is not None:
         given["ragged"] = RaggedKind(*given["ragged"])
-    return CallText(
-        settings, settings.dropout, found["keep"], Asked(**given), tuple(found["present"])
-    )
+    return CallText(settings, found["keep"], Asked(**given), tuple(found["present"]))
 
 
 def text_of_stack(stack: Stack, present: tuple[bool, ...]) -> str:
@@ -132,5 +129,5 @@ def text_of_stack(stack: Stack, present: tuple[bool, ...]) -> str:
     own = call.cell, stack.layers, len(stack.calls) == 2, stack.heads, stack.dim, stack.dropout
     settings = Settings(*own, "auto", call.choice, stack.order, stack.form)
     asked = Asked(*(getattr(stack, name) for name in Asked._fields))
-    found = CallText(settings, stack.dropout, call.for_backward, asked, present)
+    found = CallText(settings, call.for_backward, asked, present)
     return write_call(found.with_precision(stack.tf32))

@@ -95,8 +95,7 @@ def _text(
     settings, asked = settings_of_constants(*constants), Asked(*wanted)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
-    dropout = settings.dropout if settings.layers > 1 else 0.0
-    return write_call(CallText(settings, dropout, keep, asked, present))
+    return write_call(CallText(settings, keep, asked, present))
 
 
 def _check_choice(variant: str, save: str) -> None:
@@ -138,5 +137,5 @@ def _joins(
     settings, target = settings_of_constants(*constants), TARGETS[name]
     like: Any = torch.empty(0, dtype=dtype, device=device)
     tf32 = target.rounds(dtype, settings.choice.precision)
-    stack = CallText(settings, 0.0, keep, Asked(), ()).stack(device.type, tf32)
+    stack = CallText(settings, keep, Asked(), ()).stack(device.type, tf32)
     return target.joins(stack.calls[0], like, batch, settings.heads, settings.dim)

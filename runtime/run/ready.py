@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from ..call.call import fill_of
 from ..call.plain import any_function_mode
-from ..call.settings import Asked, Settings, made_joint, stack_of
+from ..call.settings import Asked, Settings, stack_of
 from ..call.stack import Stack, Tensors
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, forward_of
@@ -52,12 +52,11 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         asked = asked._replace(single=True)
     tf32 = target.rounds(x.dtype, settings.choice.precision)
     target.begin(x.dtype, x.device.index)
-    dropout = settings.dropout if settings.layers > 1 else 0.0
-    stack = stack_of(settings, name, keep, dropout, tf32, asked)
+    stack = stack_of(settings, name, keep, tf32, asked)
     if settings.may_join:
         batch = x.shape[0] if asked.single else sizes_of(stack, x, ragged)[1]
-        joins = target.joins(stack.calls[0], x, batch, settings.heads, settings.dim)
-        stack = made_joint(stack) if joins else stack
+        if target.joins(stack.calls[0], x, batch, settings.heads, settings.dim):
+            stack = stack_of(settings, name, keep, tf32, asked._replace(joint=True))
     return Ready(Entry(stack, forgets_wx(stack)), tensors, tensors.flat())
 
 

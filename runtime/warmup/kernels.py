@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..call.ragged import RaggedKind
-from ..call.settings import Asked, made_joint, stack_of
+from ..call.settings import Asked, stack_of
 from ..call.stack import Stack
 from ..errors import CompileError
 from ..grad.layers.joint import joint_stack
@@ -27,11 +27,12 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
         return None
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
-    stack = stack_of(settings, name, backward, 0.0, tf32, Asked(kind))
+    asked, settings = Asked(kind), settings._replace(dropout=0.0)
+    stack = stack_of(settings, name, backward, tf32, asked)
     sizes = call.batch, settings.heads, settings.dim
     may_join = settings.may_join and not call.apart
     if may_join and target.joins(stack.calls[0], call.like(target), *sizes):
-        return joint_stack(made_joint(stack))
+        return joint_stack(stack_of(settings, name, backward, tf32, asked._replace(joint=True)))
     return stack
 
 

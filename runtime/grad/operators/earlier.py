@@ -71,7 +71,7 @@ def _rnn(
     settings = Settings(cell_of(cell), *own, "auto", choice, cast(Order, order), form)
     asked = Asked(given=bool(states), drawn=masks is not None, joint=joint)
     drawn = [] if masks is None else [masks]
-    call = CallText(settings, dropout, keep, asked, tuple(given))
+    call = CallText(settings, keep, asked, tuple(given))
     return _run([x, *states, *weights, *drawn], call, cell)
 
 
@@ -106,7 +106,7 @@ def _scan(
     present = tuple([weight is not None for weight in weights])
     tensors = Tensors(wx, initial, weights, ragged, tuple(inputs or ()))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
-    found = _run(flat, CallText(settings, 0.0, keep, asked, present), cell)
+    found = _run(flat, CallText(settings, keep, asked, present), cell)
     count = len(spec.states)
     sequences = found[: count if every else 1]
     missing = [wx.new_empty(0, *state.shape) for state in initial[len(sequences) :]]

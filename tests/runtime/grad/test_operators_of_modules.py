@@ -72,7 +72,7 @@ def arguments(cell, layers, way, dropout=0.0, keep=True, given=True, rows=(), al
     weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
     others = [] if ragged is None else ragged.tensors()
     tensors = [x, *(states if given else ()), *others, *weights, *drawn]
-    return tensors, write_call(CallText(settings, dropout, keep, asked, present))
+    return tensors, write_call(CallText(settings, keep, asked, present))
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
