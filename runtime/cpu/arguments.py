@@ -1,19 +1,27 @@
-"""The structs that the C++ kernels take, as bytes: templates/cpu/lib/layout.h and step.h.
+"""Calls of the C++ kernels, with the structs that they take: templates/cpu/lib/layout.h and step.h.
 
-Each field of these structs is an integer, a pointer or a double, of eight bytes. Bytes are packed
-in a tenth of the time that a `ctypes.Structure` takes.
+Each field of these structs is an integer, a pointer or a double, of eight bytes. An array of them
+is filled in a tenth of the time that a `ctypes.Structure` takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
 from ..call.tensors import strides_of_unweighted
+from ..program.ops import Addressed, Running
+from ..program.recorder import issue, refuse_recording
+
+if TYPE_CHECKING:
+    from ..program.recorder import Recorder
+
+_DOUBLE, _INTEGER = Struct("=d"), Struct("=q")
 
 
 class Sizes(NamedTuple):
@@ -28,15 +36,58 @@ class Sizes(NamedTuple):
     threads: int
 
 
-def struct_of(*fields: int) -> bytes:
-    """Return a filled struct. Fields are in the struct's order, with those of arrays in line."""
-    return packing_of(len(fields)).pack(*fields)
+# An integer, a double, or the address of a tensor; None for null.
+Field = int | float | Tensor | None
+
+
+class Native(Addressed):
+    """Call of a function of a library, whose only argument is a struct."""
+
+    __slots__ = ("_fields", "_function")
+
+    def __init__(self, function: Callable[[bytes], object], fields: Sequence[Field]) -> None:
+        """Make it; `fields` are in the struct's order, with those of arrays in line."""
+        numbers = [f if f.__class__ is int else 0 if f is None else _number(f) for f in fields]
+        super().__init__(array("q", numbers), ())
+        self._function, self._fields = function, fields
+
+    def place(self, recorder: Recorder) -> Sequence[int]:
+        """Return the slots of its addresses, and take those of each run from here on."""
+        self._words = [i for i, f in enumerate(self._fields) if isinstance(f, Tensor)]
+        self._fields = ()  # it holds no tensor of a call
+        return super().place(recorder)
+
+    def __call__(self, running: Running) -> None:
+        """Call it."""
+        self._function(self.filled(running).tobytes())
+
+
+def _number(field: float | Tensor) -> int:
+    """Return the address of a tensor, or the bits of a double."""
+    if isinstance(field, Tensor):
+        return field.data_ptr()
+    number: int = _INTEGER.unpack(_DOUBLE.pack(field))[0]
+    return number
+
+
+_NO_STREAM = Running(0)
+
+
+def run(function: Callable[[bytes], object], *fields: Field) -> None:
+    """Call a function of a library by a `Native`. The tensors live until it returns."""
+    issue(Native(function, fields), _NO_STREAM)
+
+
+def pack(integers: Sequence[int], doubles: Sequence[float], others: Sequence[int]) -> bytes:
+    """Return a struct of a single step, which is never recorded: in half the time of a `Native`."""
+    refuse_recording()
+    packing = _packing(len(integers), len(doubles), len(others))
+    return packing.pack(*integers, *doubles, *others)
 
 
 @cache
-def packing_of(integers: int, numbers: int = 0, others: int = 0) -> Struct:
-    """Return the packing of a struct: integers and addresses, doubles, integers and addresses."""
-    return Struct(f"={integers}q{numbers}d{others}q")
+def _packing(integers: int, doubles: int, others: int) -> Struct:
+    return Struct(f"={integers}q{doubles}d{others}q")
 
 
 def address(tensor: Tensor | None) -> int:
@@ -49,7 +100,7 @@ def addresses(tensors: Iterable[Tensor | None]) -> list[int]:
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
-def unweighted_fields(tensors: Iterable[Tensor]) -> list[int]:
+def unweighted_fields(tensors: Sequence[Tensor]) -> list[Field]:
     """Return the fields of `UnweightedArguments`, in its order; none for a cell without inputs."""
     strides = [stride for tensor in tensors for stride in strides_of_unweighted(tensor)]
-    return addresses(tensors) + strides
+    return [*tensors, *strides]

@@ -14,7 +14,7 @@ from ...codegen.cpu.plan import CpuPlan
 from ..call.masks import read_states
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
 from ..store.facts import counts_of
-from .arguments import address, addresses, struct_of, unweighted_fields
+from .arguments import Field, run, unweighted_fields
 from .compile import cpu_library
 from .masks import mask_fields, reset_values
 from .products import StateGradients, recurrent_gradient, recurrent_product
@@ -58,7 +58,6 @@ def forward(
         new(steps, batch, heads, dim) if own else end for own, end in zip(kept, last, strict=True)
     ]
     saved = new(steps if keeps else 0, batch, heads, counts.saved, dim)
-    # C gets the addresses of these tensors: they must live until the call returns.
     R_diag, b = _packed(inputs.R_diag), _packed(inputs.b)
     R, R_strides = _matrices(inputs.R, heads, dim)
     params = _stacked(inputs.params)
@@ -68,29 +67,25 @@ def forward(
     if R is not None and masks is None and torch_multiplies(steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
         product, strides = recurrent_product(cell, R, of_one_layer, 0)
-    arguments = struct_of(
-        *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
-        *[wx.stride(axis) for axis in _STRIDE_ORDER],
-        wx.data_ptr() if features is None else 0,
-        *_feature_fields(features),
-        address(R if product is None else None),
-        *R_strides,
-        address(product),
-        *strides,
-        address(R_diag),
-        address(b),
-        address(params),
-        *addresses(initial_states),
-        *addresses(states),
-        *[plane if own else 0 for own in kept],
-        *addresses(last),
-        address(saved if keeps else None),
-        *unweighted_fields(inputs.unweighted),
-        *mask_fields(masks, values),
-    )
     library = cpu_library(cell, plan)
     if wx.numel() or last[0].numel():
-        library.rnnc_forward(arguments)
+        run(
+            library.rnnc_forward,
+            *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
+            *[wx.stride(axis) for axis in _STRIDE_ORDER],
+            wx if features is None else None,
+            *_feature_fields(features),
+            R if product is None else None,
+            *R_strides,
+            *(product, *strides),
+            *(R_diag, b, params),
+            *(*initial_states, *states),
+            *[plane if own else 0 for own in kept],
+            *last,
+            saved if keeps else None,
+            *unweighted_fields(inputs.unweighted),
+            *mask_fields(masks, values),
+        )
     if not all(stored):
         states = [
             s if wanted else new(0, batch, heads, dim)
@@ -137,27 +132,19 @@ def backward(
     if masks is not None and masks.learned:
         d_reset_to = [new(batch, heads, dim).zero_() for _ in initial_states]
     seeds = [[_packed(t) for t in ts] for ts in (d_states, d_last)]
-    arguments = struct_of(
-        *sizes,
-        address(None if outside else R),
-        *R_strides,
-        address(R_diag),
-        address(params),
-        *addresses(initial_states),
-        *addresses(states),
-        values.data_ptr(),
-        *addresses(seeds[0]),
-        *addresses(seeds[1]),
-        d_gates.data_ptr(),
-        *addresses(d_initial_states),
-        d_bias.data_ptr(),
-        d_params.data_ptr(),
-        d_diagonal.data_ptr(),
-        *unweighted_fields(saved.unweighted),
-        *mask_fields(masks, reset_to, d_reset_to),
-    )
     if d_initial_states[0].numel():
-        cpu_library(cell, plan).rnnc_backward(arguments)
+        run(
+            cpu_library(cell, plan).rnnc_backward,
+            *sizes,
+            None if outside else R,
+            *R_strides,
+            *(R_diag, params),
+            *(*initial_states, *states, values),
+            *(*seeds[0], *seeds[1], d_gates),
+            *(*d_initial_states, d_bias, d_params, d_diagonal),
+            *unweighted_fields(saved.unweighted),
+            *mask_fields(masks, reset_to, d_reset_to),
+        )
     d_states_before: Sequence[Tensor] = d_initial_states
     if outside:
         assert R is not None
@@ -228,18 +215,12 @@ def features_of(x: Tensor, weight: Tensor) -> Features:
     return Features(x, weight if whole else weight.contiguous())
 
 
-def _feature_fields(features: Features | None) -> tuple[int, ...]:
+def _feature_fields(features: Features | None) -> tuple[Field, ...]:
     """Return the fields of `ForwardArguments` from x to W_strides."""
     if features is None:
         return (0,) * 7
     x, W = features
-    return (
-        x.data_ptr(),
-        *x.stride()[:2],
-        x.shape[2],
-        W.data_ptr(),
-        *W.stride()[:2],
-    )
+    return x, *x.stride()[:2], x.shape[2], W, *W.stride()[:2]
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ..call.masks import Masks
-from .arguments import addresses
+from .arguments import Field
 
 
 def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
@@ -25,7 +25,7 @@ def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tens
 
 def mask_fields(
     masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
-) -> list[int]:
+) -> list[Field]:
     """Return the fields of `MaskArguments`, in its order; none without masks, which are contiguous.
 
     `values` come from `reset_values`. A backward adds their gradients to `d_values`, (B, N, D)
@@ -34,11 +34,12 @@ def mask_fields(
     if masks is None:
         return []
     strides = [_strides(value) for value in values]
+    none: list[Field] = [None] * len(values)
     return [
-        masks.steps.data_ptr(),
-        *addresses(values),
+        masks.steps,
+        *values,
         *[each[axis] for axis in range(3) for each in strides],
-        *addresses(d_values or [None] * len(values)),
+        *(d_values or none),
     ]
 
 

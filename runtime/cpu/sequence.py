@@ -12,7 +12,7 @@ from ..call.call import Call
 from ..call.stack import Stack
 from ..call.tensors import SomeTensors, States
 from ..store.facts import counts_of
-from .arguments import addresses, packing_of
+from .arguments import Field, run
 from .compile import cpu_library
 from .plans import plan_of
 from .tasks import multiplies_features, sizes_of
@@ -32,7 +32,7 @@ def run_sequence(
     if len(stack.calls) > 1 or (stack.dropout and layers > 1) or not batch:
         return None
     call, hidden = stack.calls[0], heads * dim
-    run, gates, pairs = _facts(call, x.dtype)
+    kernel, gates, pairs = _facts(call, x.dtype)
     if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
         return None
     x = x if x.stride(2) == 1 else x.contiguous()
@@ -44,15 +44,10 @@ def run_sequence(
     y = x.new_empty(steps, batch, hidden)
     values = stack.initial_values
     last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
-    fields = [
-        *sizes_of(steps, batch, heads, dim, pairs),
-        *(layers, features, x.data_ptr(), *x.stride()[:2]),
-        *(addresses(states) or [0] * len(values)),
-        *addresses(last),
-        y.data_ptr(),
-    ]
-    pack = packing_of(len(fields), len(values), len(flat)).pack
-    run(pack(*fields, *values, *addresses(flat)))
+    given: Sequence[Field] = states or [None] * len(values)
+    sizes = sizes_of(steps, batch, heads, dim, pairs)
+    own: list[Field] = [layers, features, x, *x.stride()[:2], *given, *last, y, *values, *flat]
+    run(kernel, *sizes, *own)
     return y, last
 
 

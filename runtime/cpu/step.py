@@ -10,7 +10,7 @@ from torch import Tensor
 from ..call.stack import Stack
 from ..call.step_call import StepCall
 from ..call.tensors import States, Stepped
-from .arguments import address, addresses, packing_of
+from .arguments import address, addresses, pack
 from .linear import linear
 from .products import matrices_of, recurrent_product
 from .step_facts import StepFacts, facts_of_step
@@ -43,8 +43,7 @@ def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
         to.output.data_ptr(),
         address(to.saved),
     ]
-    pack = packing_of(len(fields), len(values), len(weights)).pack
-    facts.forward(pack(*fields, *values, *addresses(weights)))
+    facts.forward(pack(fields, values, addresses(weights)))
     return to
 
 
@@ -96,8 +95,7 @@ def _step_by_torch(step: StepCall, facts: StepFacts, to: Stepped) -> None:
             to.output.data_ptr() if top else 0,
             saved,
         ]
-        pack = packing_of(len(fields), len(values), len(own)).pack
-        facts.forward(pack(*fields, *values, *addresses(own)))
+        facts.forward(pack(fields, values, addresses(own)))
         before = [state + rows for state in before] if states else before
         after = [state + rows for state in after]
         saved += rows * facts.saved

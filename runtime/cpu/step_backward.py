@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..call.stack import Stack
 from ..call.step_call import StepBackward
-from .arguments import addresses, packing_of
+from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
@@ -54,8 +54,7 @@ def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
         *(d_places[1:first] or [0] * len(values)),
         0,
     ]
-    pack = packing_of(len(fields), len(values), 2 * len(weights)).pack
-    facts.backward(pack(*fields, *values, *places[first:results], *d_places[first:]))
+    facts.backward(pack(fields, values, places[first:results] + d_places[first:]))
     return found
 
 
@@ -100,9 +99,8 @@ def _by_torch(
             *([p + skipped if p else 0 for p in d_places[1:first]] or [0] * len(values)),
             d_gates.data_ptr(),
         ]
-        pack = packing_of(len(fields), len(values), 2 * count).pack
         own = places[begin : begin + count] + d_places[begin : begin + count]
-        facts.backward(pack(*fields, *values, *own))
+        facts.backward(pack(fields, values, own))
         W, R = tensors[begin], tensors[begin + 1]
         before = [s[layer].view(plane) for s in tensors[1:first]] or equal  # type: ignore[index]
         if R is not None and needs[begin + 1]:

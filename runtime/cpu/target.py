@@ -14,11 +14,13 @@ from ..call.input_backward import InputBackward
 from ..call.stack import Stack
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
+from ..program.replays import Replays
 from ..store.facts import facts_of
 from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
 from .inputs import project, project_at, project_gradients
+from .linear import has_onednn
 from .plans import DTYPES, plan_of
 from .sequence import run_sequence
 from .step import run_step
@@ -63,6 +65,10 @@ class CpuTarget(Target):
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
         return False
+
+    def replays(self, call: Stack) -> Replays | None:
+        """Return what records calls and replays them; None for a step, which is one call of C."""
+        return None if call.single else Replays(_settings_of_torch)
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return the wx of a module's input, by operations that autograd follows."""
@@ -135,3 +141,8 @@ class CpuTarget(Target):
     def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
         """Return the gradients of x, the caller's states and the flat weights of each layer."""
         return run_step_backward(backward)
+
+
+def _settings_of_torch(_: torch.device) -> int:
+    """Return a number for what a call on a CPU follows besides its tensors."""
+    return 2 * torch.get_num_threads() + has_onednn()

@@ -19,7 +19,9 @@ from ..errors import ResidencyError
 from ..process.caller import warn
 from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall
+from .driver.described import is_described
 from .driver.device import device_limits
+from .driver.streams import is_capturing
 from .launch import on_device
 from .load import load_kernel
 from .tune import tune
@@ -62,7 +64,7 @@ def choose_plan(
     if choice.variant != "auto":
         return _of_call(asked, planned(asked, choice.variant), reverse, masked)
     found = recall(asked)
-    if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
+    if found is None and _tuning_wanted() and not (is_described(device) or is_capturing(device)):
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
 from ..program.gemms import gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
-from ..program.recorder import recording, refuse_recording
+from ..program.recorder import overwrite, refuse_recording
 from .arguments import unweighted_fields
 from .launch import filled, on_device
 from .prepared import Prepared, Result, launched_where_room
@@ -193,10 +192,7 @@ def backward_parts(
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
-            increment_version(values)
-            recorder = recording()
-            if recorder is not None:
-                recorder.overwrite(values)
+            overwrite(values)
         _running(ready, run)(arguments, matrix, like, steps)
         return sums
 

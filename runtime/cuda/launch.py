@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from ..errors import ResidencyError
-from ..program.recorder import recording, refuse_recording
-from .driver.driver import check_launch, configured
-from .driver.library import check, keeping, letting_go
+from ..program.ops import Running
+from ..program.recorder import issue, recording
+from .driver.described import is_described
 from .driver.room import make_room
-from .relaunch import COOPERATIVE, fill_again, relaunch
+from .driver.streams import current_stream, is_capturing
+from .ops import Fill, Launch, MakeRoom
 
-_ONE_POINTER = ctypes.c_void_p * 1
 _NOTHING = nullcontext()
-# The handles of kernels that were launched once: the first launch may load a kernel, and wait.
-_LOADED: set[int] = set()
+# A launch takes the host some 4 us with what is around it.
+_LAUNCHES_PER_ROOM = 64
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,15 @@ class Kernel:
     resident: int | None = None
 
     def __call__(
-        self,
-        grid: tuple[int, int, int],
-        arguments: ctypes.Structure,
-        stream: int | None = None,
-        lane: bool = False,
+        self, grid: tuple[int, int, int], arguments: ctypes.Structure, lane: int | None = None
     ) -> None:
         """Launch on torch's current stream of the current device; return at once.
 
         Args:
-            stream: the handle of a stream to launch on instead. If it captures, the caller keeps
-                the kernel as long as the graph.
-            lane: whether that stream stays for good, and the current stream will wait for it: only
-                such launches are recorded.
+            grid: the numbers of blocks.
+            arguments: the only argument of the kernel.
+            lane: the handle of a stream to launch on instead, which the current stream will wait
+                for. If it captures, the caller keeps the kernel as long as the graph.
 
         Raises:
             ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
@@ -74,37 +70,25 @@ class Kernel:
         # The driver names no size where this does not fit.
         if self.resident is not None:
             check_room(self, grid[0] * grid[1] * grid[2], self.resident)
-        if stream is not None:
-            if not lane:
-                refuse_recording()
-        else:
-            stream = torch._C._cuda_getCurrentRawStream(self.device)
-            if torch.cuda.is_current_stream_capturing():
+        stream = lane
+        if stream is None:
+            stream = current_stream(self.device)
+            if is_capturing(self.device):
                 never_unload(self)
             else:
                 make_room(self.device, stream)
-        cooperative = None if self.resident is None else COOPERATIVE
-        config = configured(grid, self.threads, self.shared, stream, cooperative)
-        pointers = _ONE_POINTER(ctypes.addressof(arguments))
-        function = (keeping if self.function in _LOADED else letting_go)("cuLaunchKernelEx")
-        status = function(config.address, self.function, ctypes.addressof(pointers), None)
-        if status:
-            check_launch(status, f"launch of {self.name} on cuda:{self.device}")
-        _LOADED.add(self.function)
         recorder = recording()
         if recorder is not None:
-            relaunch(recorder, self, grid, arguments, stream if lane else None)
+            recorder.launches += 1
+            if not recorder.launches % _LAUNCHES_PER_ROOM:
+                recorder.add(MakeRoom(self.device))
+        issue(Launch(self, grid, arguments, lane), Running(stream))
 
 
 def fill_bytes(tensor: Tensor, byte: int) -> None:
     """Set all bytes of a tensor without gaps, on torch's current stream of the current device."""
-    stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
-    status = keeping("cuMemsetD8Async")(tensor.data_ptr(), byte, tensor.nbytes, stream)
-    if status:
-        check(status)
-    recorder = recording()
-    if recorder is not None:
-        fill_again(recorder, tensor, byte)
+    stream = current_stream(tensor.device.index)
+    issue(Fill(tensor, byte), Running(stream))
 
 
 def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
@@ -198,6 +182,8 @@ def on_device(device: torch.device) -> AbstractContextManager[None]:
     NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without the
     driver's context.
     """
+    if is_described(device.index):
+        return _NOTHING
     index = torch.cuda.current_device()
     if index == device.index and getattr(_here, "device", None) == index:
         return _NOTHING

@@ -10,11 +10,16 @@ from weakref import finalize
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan, LaunchShape
+from ...codegen.cuda.mma import WARP
+from ...codegen.render import Unit
 from .driver.capture import beside_captures
+from .driver.described import is_described
+from .driver.device import device_limits
 from .driver.driver import as_residency
 from .driver.residency import resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import compile_plan
+from .units import compile_unit
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -34,11 +39,38 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
     Raises:
         ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
+    if is_described(device):
+        return _described(plan.launch_shape, name, device)
     try:
         with beside_captures():
             return loaded(_load_module(cell, plan, device), plan.launch_shape, name, device)
     except RuntimeError as error:
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
+
+
+def load_unit(unit: Unit, threads: int, name: str, device: int) -> Kernel:
+    """Return a kernel of a unit that belongs to no cell, loaded on the current device."""
+    shape = LaunchShape(threads)
+    if is_described(device):
+        return _described(shape, name, device)
+    with beside_captures():
+        return loaded(_module_of(unit, device), shape, name, device)
+
+
+@lru_cache(maxsize=64)
+def _module_of(unit: Unit, device: int) -> LoadedModule:
+    return LoadedModule(compile_unit(unit, device_limits(device).arch).cubin)
+
+
+def _described(shape: LaunchShape, name: str, device: int) -> Kernel:
+    """Return a kernel of a GPU that is not there.
+
+    As many of its blocks run at once as threads and shared memory allow: it has no registers yet.
+    """
+    limits, (threads, shared, _, waits_for) = device_limits(device), shape
+    each = limits.blocks_per_multiprocessor(threads // WARP, 1, shared)
+    resident = each * limits.multiprocessors if waits_for == "all" else None
+    return Kernel(name, 0, threads, shared, None, device, resident)
 
 
 def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> Kernel:

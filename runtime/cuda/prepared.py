@@ -18,6 +18,7 @@ from ..program.gemms import Product, products_of
 from ..program.recorder import refuse_recording
 from ..store.facts import Counts, counts_of
 from .arguments import backward_arguments, forward_arguments
+from .driver.described import is_described
 from .launch import CallSizes, Launcher
 from .launchers import launcher_of
 
@@ -100,6 +101,8 @@ def launched_where_room(
     def run(plan: KernelPlan) -> Result:
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
 
+    if is_described(ready.device):
+        return launch(ready)
     if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
         refuse_recording()
         return step_down(ready.plan, run, steps)  # asks first how much memory is free

@@ -33,6 +33,7 @@ from .directions.joins import joins
 from .directions.lanes import lanes_for
 from .driver.device import find_cuda
 from .driver.room import make_room
+from .driver.streams import current_stream, is_capturing
 from .launch import is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
@@ -96,18 +97,18 @@ class CudaTarget(Target):
             and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
             and all_plain((like,))
             and not (recorder is None and is_watched())
-            and not torch.cuda.is_current_stream_capturing()
+            and not is_capturing(like.device.index)
         )
         if not shared:
             return [like.new_full(shape, value) for value in values]
-        stream = torch._C._cuda_getCurrentRawStream(like.device.index)
+        stream = current_stream(like.device.index)
         found = [constant(like.dtype, like.device, shape, v, stream) for v in values]
         if recorder is not None:
             for state in found:
                 recorder.keep(state)
         return found
 
-    def replays(self) -> Replays:
+    def replays(self, call: Stack) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(_stream_of)
 

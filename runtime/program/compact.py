@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .entries import Allocate, AllocateTogether, Entry, Free, View
+from .ops import Allocate, AllocateTogether, Free, Op, View
 
 # Of the memory that tensors share: it is freed with the last of them.
 _MOST_TOGETHER = 8 * 2**20
@@ -22,14 +22,14 @@ class Recorded:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        ops: Sequence[Op],
         used: Sequence[set[int]],
         inputs: int,
         as_tensors: set[int],
         results: Sequence[View | None],
     ) -> None:
-        self._entries, self._as_tensors = entries, as_tensors
-        self._last: dict[int, int] = {}  # the entry that uses a slot last
+        self._ops, self._as_tensors = ops, as_tensors
+        self._last: dict[int, int] = {}  # the op that uses a slot last
         for number, slots in enumerate(used):
             self._last.update((slot, number) for slot in slots if slot >= inputs)
         kept = {view.slot for view in results if view is not None}
@@ -39,21 +39,21 @@ class Recorded:
         settled = as_tensors | {view.slot for view in results if view is not None and view.whole}
         self.results = [view and self._shaped(view, settled) for view in results]
 
-    def compact(self) -> list[Entry]:
+    def compact(self) -> list[Op]:
         """Return the operations with fewer allocations, each freed after its last reader."""
         together, size = self._together()
-        found: list[Entry] = []
+        found: list[Op] = []
         free: dict[int, list[int]] = {}
         for slot, number in self._last.items():
             free.setdefault(number, []).append(slot)
         begun = False
-        for number, entry in enumerate(self._entries):
-            if isinstance(entry, Allocate) and entry.slot in together:
+        for number, op in enumerate(self._ops):
+            if isinstance(op, Allocate) and op.slot in together:
                 if not begun:
-                    found.append(AllocateTogether(together, size, entry.device))
+                    found.append(AllocateTogether(together, size, op.device))
                 begun = True
             else:
-                found.append(entry)
+                found.append(op)
             if number in free:
                 found.append(Free(tuple(free[number])))
         return found
@@ -62,8 +62,8 @@ class Recorded:
         """Return a result, in the shape of its allocation if possible; its slot is then settled."""
         if view.slot in settled:
             return view
-        for entry in self._entries:
-            if isinstance(entry, Allocate) and entry.slot == view.slot and entry.reshape(view):
+        for op in self._ops:
+            if isinstance(op, Allocate) and op.slot == view.slot and op.reshape(view):
                 settled.add(view.slot)
                 return view._replace(whole=True)
         return view
@@ -71,11 +71,11 @@ class Recorded:
     def _together(self) -> tuple[dict[int, int], int]:
         """Return the first byte of each slot in the memory that they share, and its size."""
         shared = []
-        for number, entry in enumerate(self._entries):
-            alone = isinstance(entry, Allocate) and entry.slot not in self._as_tensors
-            if isinstance(entry, Allocate) and alone and entry.slot in self._last:
-                size = -(-entry.nbytes // _ALIGNMENT) * _ALIGNMENT
-                shared.append(_Temporary(entry.slot, size, number, self._last[entry.slot]))
+        for number, op in enumerate(self._ops):
+            alone = isinstance(op, Allocate) and op.slot not in self._as_tensors
+            if isinstance(op, Allocate) and alone and op.slot in self._last:
+                size = -(-op.nbytes // _ALIGNMENT) * _ALIGNMENT
+                shared.append(_Temporary(op.slot, size, number, self._last[op.slot]))
         shared.sort(key=lambda each: each.size, reverse=True)
         offsets, size = _packed(shared)
         while size > _MOST_TOGETHER:
@@ -93,7 +93,7 @@ class Recorded:
 
 
 class _Temporary(NamedTuple):
-    """A tensor of `size` bytes that is used by its address alone, from one entry to another."""
+    """A tensor of `size` bytes that is used by its address alone, from one op to another."""
 
     slot: int
     size: int
@@ -105,8 +105,8 @@ def _packed(tensors: Sequence[_Temporary]) -> tuple[dict[int, int], int]:
     """Return the first byte of each tensor in one piece of memory, and the size of that.
 
     Tensors come with the largest first; each begins as early as those before allow. Entries run in
-    the order of one stream, so memory is free after the last entry that uses it. Memory of other
-    streams is used by the entry that joins them.
+    the order of one stream, so memory is free after the last op that uses it. Memory of other
+    streams is used by the op that joins them.
     """
     placed: list[tuple[int, _Temporary]] = []
     for tensor in tensors:

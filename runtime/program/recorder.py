@@ -1,8 +1,7 @@
-"""Recorder of the work that a call asks of the device, while it runs.
+"""Recorder of the program of a call, while the call runs.
 
-Operations of torch are seen by a dispatch mode. Launches and products that reach the device in
-another way report themselves, by `recording`: each by an entry that does it again. An operation
-that cannot be done again refuses, and then nothing is recorded.
+Operators of torch are seen by a dispatch mode. All other work is an `Op`, which `issue` does and
+adds to the program. Work that cannot be done again refuses, and then there is no program.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .compact import Recorded
-from .entries import Allocate, Entry, Operate, Overwrite, Place, View
-from .replay import Replay, aligned
+from .ops import Allocate, Op, Operate, Overwrite, Place, Running, View
+from .program import Program, aligned
 from .slots import Slot, overlap, weak_storage
 
 _aten = torch.ops.aten
@@ -39,6 +39,32 @@ def recording() -> Recorder | None:
     return getattr(_here, "recorder", None)
 
 
+def issue(op: Op, running: Running) -> None:
+    """Do an operation, and add it to the program that this thread records, if it records one.
+
+    The operation answers for all that it does: nothing of it is recorded by itself.
+    """
+    recorder = recording()
+    if recorder is None:
+        op(running)
+    elif recorder.runs:
+        _here.recorder = None
+        try:
+            op(running)
+        finally:
+            _here.recorder = recorder
+    if recorder is not None:
+        recorder.add(op)
+
+
+def overwrite(tensor: Tensor) -> None:
+    """Tell autograd that a call overwrites one of its inputs, now and whenever it is run again."""
+    increment_version(tensor)
+    recorder = recording()
+    if recorder is not None:
+        recorder.overwrite(tensor)
+
+
 def refuse_recording() -> None:
     """Mark the call of this thread as one that cannot be replayed."""
     recorder = recording()
@@ -47,15 +73,24 @@ def refuse_recording() -> None:
 
 
 class Recorder(TorchDispatchMode):
-    """Recorder of one call, as a context around it. A call that is `refused` cannot be replayed."""
+    """Recorder of one call, as a context around it. A call that is `refused` cannot be replayed.
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
+    Attributes:
+        runs: whether the call does what it records, on a device that is there.
+        launches: how many it has recorded.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Tensor], address_of: Callable[[Tensor], int] | None = None
+    ) -> None:
+        """Make it; `address_of` gives the addresses of tensors without memory: nothing runs."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.launches = 0
-        self._entries: list[Entry] = []
-        self._used: list[set[int]] = []  # the slots of each entry
+        self.runs, self.launches = address_of is None, 0
+        self._address = address_of or Tensor.data_ptr
+        self._ops: list[Op] = []
+        self._used: list[set[int]] = []  # the slots of each operation
         self._as_tensors: set[int] = set()  # the slots that operators of torch read or write
-        self._slots: list[Slot] = [Slot(tensor, own=False) for tensor in inputs]
+        self._slots: list[Slot] = [self._slot_of(tensor, own=False) for tensor in inputs]
         self._inputs, self._constants = len(inputs), list[Tensor]()
         # Their slots are negative: how many tensors the call makes is not known yet.
         self._constant_slots: list[Slot] = []
@@ -64,7 +99,7 @@ class Recorder(TorchDispatchMode):
         self._launching = False  # on other streams
         # The slots used since work was split between two streams of torch; None while it is not.
         self._split: set[int] | None = None
-        self.refused = not aligned([t.data_ptr() for t in inputs]) or overlap(self._slots)
+        self.refused = not aligned([slot.begin for slot in self._slots]) or overlap(self._slots)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -85,64 +120,53 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         named = kwargs or {}
         found = func(*args, **named)
-        if not self.refused:
+        if not self.refused and recording() is self:
             self._see(func, args, named, found)
         return found
 
-    def add(self, entry: Entry, places: Sequence[Place], beside: bool = False) -> None:
-        """Record an operation that torch does not see, with the memory that it reads and writes.
-
-        If `beside`, it runs on a stream that was forked.
-        """
-        slots = {place.slot for place in places}
-        self._add(entry, slots)
-        if beside and self._beside is None:
-            self.refused = True  # nothing says when it has run
-        elif beside and self._beside is not None:
+    def add(self, op: Op) -> None:
+        """Add an operation that torch does not see."""
+        slots = set(op.place(self))
+        if op.order == "join":
+            # Other streams may use their memory until then.
+            slots, self._beside = self._beside or set(), None
+        elif op.order == "unsplit":
+            # Until then nothing is freed that either stream used: the other one may get it.
+            slots, self._split = self._split or set(), None
+        elif op.lane is not None and self._beside is not None:
             self._beside |= slots
+        elif op.lane is not None or (op.order == "split" and self._is_divided()):
+            self.refused = True  # nothing says when it has run
+        self._add(op, slots)
+        if op.order == "fork":
+            self._beside, self._launching = set(), True
+        elif op.order == "split":
+            self._split = set()
+
+    def _is_divided(self) -> bool:
+        return self._split is not None or self._beside is not None
 
     @contextmanager
-    def as_one(self, make: Callable[[Sequence[Entry], Sequence[int]], Entry]) -> Iterator[None]:
-        """Record the work of this context, without operators of torch, as one entry.
+    def as_one(self, make: Callable[[Sequence[Op], Sequence[int]], Op]) -> Iterator[None]:
+        """Record the work of this context, without operators of torch, as one operation.
 
-        `make` gives it, from the entries that were recorded and the slots that they use.
+        `make` gives it, from those that were recorded and the slots that they use.
         """
-        first = len(self._entries)
+        first = len(self._ops)
         yield
-        entries, slots = self._entries[first:], set().union(*self._used[first:])
-        del self._entries[first:], self._used[first:]
-        self._add(make(entries, sorted(slots)), slots)
-
-    def fork(self, entry: Entry) -> None:
-        """Record that other streams go on after the work of the current one so far."""
-        self._add(entry, set())
-        self._beside, self._launching = set(), True
+        ops, slots = self._ops[first:], set().union(*self._used[first:])
+        del self._ops[first:], self._used[first:]
+        self._add(make(ops, sorted(slots)), slots)
 
     def launched(self) -> None:
-        """Record that the other streams have all their work. Torch runs no operator before."""
+        """Record that all forked streams have their work. Torch runs no operator before."""
         self._launching = False
 
-    def join(self, entry: Entry) -> None:
-        """Record that the current stream goes on after the others.
-
-        They may use their memory until then.
-        """
-        self._add(entry, self._beside or set())
-        self._beside = None
-
-    def split(self, entry: Entry) -> None:
-        """Record that a second stream of torch goes on after the work so far, beside the first."""
-        self.refused |= self._split is not None or self._beside is not None
-        self._add(entry, set())
-        self._split = set()
-
-    def unsplit(self, entry: Entry) -> None:
-        """Record that the current stream goes on after both streams of torch.
-
-        Until then nothing is freed that either used: the other one may get it.
-        """
-        used, self._split = self._split or set(), None
-        self._add(entry, used)
+    def view(self, tensor: Tensor) -> View:
+        """Return a tensor over the memory of a slot, for an operation that reads it as a tensor."""
+        view = self._view(tensor)
+        self._as_tensors.add(view.slot)
+        return view
 
     def place(self, address: int) -> Place:
         """Return the place of an address; refuse, with a meaningless one, if nothing holds it."""
@@ -159,27 +183,27 @@ class Recorder(TorchDispatchMode):
         """Record, and keep, a tensor that the call reads, that outlives it and never changes."""
         if all(constant is not known for known in self._constants):
             self._constants.append(constant)
-            self._constant_slots.append(Slot(constant, own=False))
+            self._constant_slots.append(self._slot_of(constant, own=False))
 
     def overwrite(self, tensor: Tensor) -> None:
         """Record that the call overwrites one of its inputs."""
         slot = self._view(tensor).slot
         self._add(Overwrite(slot), {slot})
 
-    def replay(self, results: Sequence[Tensor | None]) -> Replay | None:
-        """Return the replay of the call; None if it cannot be replayed."""
+    def program(self, results: Sequence[Tensor | None]) -> Program | None:
+        """Return the program of the call; None if it cannot be run again."""
         if self.refused:
             return None
         views = [None if result is None else self._view(result) for result in results]
         if self.refused:
             return None
-        recorded = Recorded(self._entries, self._used, self._inputs, self._as_tensors, views)
+        recorded = Recorded(self._ops, self._used, self._inputs, self._as_tensors, views)
         made, begins = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
         empty = begins[: self._inputs].count(0)
-        return Replay(recorded.compact(), made, self._constants, recorded.results, empty)
+        return Program(recorded.compact(), made, self._constants, recorded.results, empty)
 
-    def _add(self, entry: Entry, slots: set[int]) -> None:
-        self._entries.append(entry)
+    def _add(self, op: Op, slots: set[int]) -> None:
+        self._ops.append(op)
         self._used.append(slots)
         if self._split is not None:
             self._split |= slots
@@ -206,19 +230,22 @@ class Recorder(TorchDispatchMode):
             arguments = [self._described(value, used) for value in args]
             others = {name: self._described(value, used) for name, value in named.items()}
             new = () if all(known) else self._new(results)
-            self._as_tensors |= used
+            self._as_tensors.update(new)
             self._add(Operate(func, arguments, others, new), used.union(new))
+
+    def _slot_of(self, tensor: Tensor, own: bool) -> Slot:
+        return Slot(tensor, self._address(tensor), own)
 
     def _new(self, tensors: Sequence[Tensor]) -> Sequence[int]:
         """Return slots for new tensors."""
         count = len(self._slots)
-        self._slots.extend(Slot(tensor, own=True) for tensor in tensors)
+        self._slots.extend(self._slot_of(tensor, own=True) for tensor in tensors)
         return range(count, len(self._slots))
 
     def _described(self, value: Any, used: set[int]) -> Any:
         """Return arguments with a view in place of each tensor."""
         if isinstance(value, Tensor):
-            view = self._view(value)
+            view = self.view(value)
             used.add(view.slot)
             return view
         if isinstance(value, tuple | list):
@@ -240,7 +267,7 @@ class Recorder(TorchDispatchMode):
 
     def _slot(self, tensor: Tensor) -> int | None:
         """Return the number of the slot whose memory a tensor has."""
-        storage, address = weak_storage(tensor), tensor.data_ptr()
+        storage, address = weak_storage(tensor), self._address(tensor)
         for number in range(len(self._slots) - 1, -1, -1):
             slot = self._slots[number]
             own = slot.storage == storage

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
+from .program import Program
 from .recorder import Recorder
-from .replay import Replay
 
 _MOST = 16
 
@@ -21,10 +21,10 @@ Results = list[Any]
 
 
 class _Known(NamedTuple):
-    """A recorded call: a comparison of tensors with its own, and its replay if it has one."""
+    """A recorded call: a comparison of tensors with its own, and its program if it has one."""
 
     alike: Callable[..., bool]
-    replay: Replay | None
+    program: Program | None
 
 
 _generation = 0
@@ -71,7 +71,7 @@ class Replays:
         *,
         alike: bool = False,
     ) -> Results:
-        """Return the results of a call: of its replay if it has one, else of the call itself.
+        """Return the results of a call: of its program if it has one, else of the call itself.
 
         A call with the same key launches the same. No tensor occurs twice in `tensors`, all that
         the call reads. `alike` says that they are known to be like those of all calls of this key.
@@ -85,8 +85,8 @@ class Replays:
         known = self._known.get(key)
         if known is None:
             return self._record(key, tensors, compute)
-        if known.replay is not None and (alike or known.alike(*tensors)):
-            found = known.replay(tensors, stream)
+        if known.program is not None and (alike or known.alike(*tensors)):
+            found = known.program(tensors, stream)
             if found is not None:
                 return found
         return compute()
@@ -102,5 +102,5 @@ class Replays:
         if len(self._known) >= _MOST:
             self._known.clear()
         guards: Any = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._known[key] = _Known(guards.check, recorder.replay(results))
+        self._known[key] = _Known(guards.check, recorder.program(results))
         return results

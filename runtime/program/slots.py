@@ -16,14 +16,15 @@ class Slot:
     The tensor is not kept, so that memory is freed as without a recorder.
     """
 
-    def __init__(self, tensor: Tensor, own: bool) -> None:
-        storage = tensor.untyped_storage()
+    def __init__(self, tensor: Tensor, begin: int, own: bool) -> None:
+        """Make it from a tensor, whose first element is at the address `begin`."""
         self.storage, self.dtype = weak_storage(tensor), tensor.dtype
         self.size, self.stride = tuple(tensor.shape), tensor.stride()
         self.offset = int(tensor.storage_offset())
-        self.begin = tensor.data_ptr()
+        self.begin = begin
         if own:
-            self.end = storage.data_ptr() + storage.nbytes()
+            first = begin - self.offset * tensor.element_size()
+            self.end = first + tensor.untyped_storage().nbytes()
         else:
             last = sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
             self.end = self.begin + (last + 1) * tensor.element_size()

@@ -82,7 +82,8 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
     if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
         return
     given = [tensor for tensor in ready.flat if tensor is not None]
-    replays = target_for(ready.entry.call).replays()
+    stack = ready.entry.call
+    replays = target_for(stack).replays(stack)
     calls.remember(key, given, ready.entry, replays, options)
 
 

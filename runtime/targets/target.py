@@ -120,7 +120,7 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self) -> Replays | None:
+    def replays(self, call: Stack) -> Replays | None:
         """Return what records calls and replays them; None if they are computed each time."""
         return None
 

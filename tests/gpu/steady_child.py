@@ -61,7 +61,7 @@ class Fault:
         self.graphs = 0
         # What live calls and replays have in common: each lane enters before its first item, and a
         # handover comes before and after each other item, or a graph has all of a stream.
-        fork, enter, issue = lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue
+        fork, enter, issue = lanes.Lanes.fork, lanes.Lanes.enter, stream_memory.HandOver.__call__
         launch = Graph.launch_again
 
         def forked(*arguments):
@@ -88,7 +88,11 @@ class Fault:
             self.graphs += 1
             launch(*arguments)
 
-        lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue = forked, entered, issued
+        lanes.Lanes.fork, lanes.Lanes.enter, stream_memory.HandOver.__call__ = (
+            forked,
+            entered,
+            issued,
+        )
         Graph.launch_again = launched
 
     def hold(self, blocks):

@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.driver import graphs, stream_memory
 from rnnc.runtime.cuda.driver.graphs import Graph
-from rnnc.runtime.cuda.wavefront import again
+from rnnc.runtime.cuda.wavefront import ops
 
 # T, B, hidden; both directions of 640 units run in two streams.
 SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64), (30, 64, 640))
@@ -59,7 +59,7 @@ def test_bits(name, layers, both, dtype, given):
                 assert torch.equal(got, want)
         made = [each for k in known.values() for each in k.replays._known.values()]
         assert len(made) == 3
-        assert all(each.replay is not None for each in made)
+        assert all(each.program is not None for each in made)
 
 
 def check(rnn, shape, times=5):
@@ -75,7 +75,7 @@ def check(rnn, shape, times=5):
             for got, want in zip(found, wanted, strict=True):
                 assert want.isfinite().all()
                 assert torch.equal(got, want)
-    return [each.replay for k in known.values() for each in k.replays._known.values()]
+    return [each.program for k in known.values() for each in k.replays._known.values()]
 
 
 @pytest.mark.parametrize("order", ["sequential", "wavefront", "auto"])
@@ -147,14 +147,14 @@ def test_a_loop_of_calls_issues_graphs_and_has_the_same_bits(monkeypatch):
 def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
     rnn, x = of_three_layers()
     if place != "launched":
-        monkeypatch.setattr(again, "_COST", 10**9)
+        monkeypatch.setattr(ops, "_COST", 10**9)
     with torch.no_grad():
         wanted = rnn(x)[0].clone()
         for _ in range(6):
             rnn(x)
     kind, name = {
-        "issued": (stream_memory._Again, "__call__"),
-        "captured": (stream_memory._Again, "__call__"),
+        "issued": (stream_memory.HandOver, "__call__"),
+        "captured": (stream_memory.HandOver, "__call__"),
         "launched": (Graph, "launch_again"),
     }[place]
     left, original, made = [2 if place == "launched" else 14], getattr(kind, name), []
@@ -171,9 +171,9 @@ def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, name, fails)
-        patch.setattr(again, "graph_of", graph_of)
+        patch.setattr(ops, "graph_of", graph_of)
         if place == "captured":
-            patch.setattr(again, "_COST", 4)
+            patch.setattr(ops, "_COST", 4)
         with pytest.raises(KeyboardInterrupt), torch.no_grad():
             rnn(x)
     assert bool(made) == (place == "captured")

@@ -3,23 +3,73 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
+from ...program.ops import Addressed, Running, View
+from ...program.recorder import issue
+from ..driver.streams import current_stream
 from ..launch import CallSizes, Launcher
 from ..memory.kept import Kept
+from ..ops import addresses_of
 from .work import Work
+
+if TYPE_CHECKING:
+    from ...program.recorder import Recorder
 
 _works: Kept[Work] = Kept()
 
 
+class Steps(Addressed):
+    """All steps of a direction of an alternating plan, by buffers and graphs that are kept.
+
+    `what` are the cell, the plan, the dtype, the device and the sizes of the call.
+    """
+
+    __slots__ = ("_R", "_struct", "steps", "what")
+
+    def __init__(
+        self, what: tuple[Any, ...], arguments: ctypes.Structure, R: Tensor | None, steps: int
+    ) -> None:
+        super().__init__(array("q", bytes(arguments)), addresses_of(type(arguments)))
+        self.what, self._struct, self.steps = what, type(arguments), steps
+        self._R: Tensor | View | None = R
+
+    def place(self, recorder: Recorder) -> Sequence[int]:
+        """Return the slots that it uses, and take those of each run from here on."""
+        slots = super().place(recorder)
+        if not isinstance(self._R, Tensor):
+            return slots
+        self._R = recorder.view(self._R)
+        return [*slots, self._R.slot]
+
+    def __call__(self, running: Running) -> None:
+        """Run all steps on the current stream."""
+        R = self._R.of(running.tensors) if isinstance(self._R, View) else self._R
+        arguments = self._struct.from_buffer(self.filled(running))
+        what = *self.what, running.stream
+        make: Any = partial(Work, *what)
+        if torch.cuda.is_current_stream_capturing():
+            make(lasting=False).run(arguments, self.steps, R)
+            return
+        work = _works.get(what, partial(make, lasting=True))
+        with work.lock:
+            work.run(arguments, self.steps, R)
+
+
 class AlternatingLauncher(Launcher):
-    """Launcher of the steps of an alternating plan, from buffers and graphs that are kept."""
+    """Launcher of the steps of an alternating plan."""
 
     __slots__ = ("_cell", "_plan", "_sizes")
+
+    recorded = True
 
     def __init__(
         self, cell: CellSpec, plan: AlternatingPlan, sizes: CallSizes, device: int
@@ -28,13 +78,6 @@ class AlternatingLauncher(Launcher):
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream."""
-        cell, plan = self._cell, self._plan
-        stream = torch._C._cuda_getCurrentRawStream(like.device.index)
-        what = (like.dtype, like.device, self._sizes, stream)
-        if torch.cuda.is_current_stream_capturing():
-            Work(cell, plan, *what, lasting=False).run(arguments, steps, R)
-            return
-        key = (cell, plan, *what)
-        work = _works.get(key, lambda: Work(cell, plan, *what, lasting=True))
-        with work.lock:
-            work.run(arguments, steps, R)
+        what = self._cell, self._plan, like.dtype, like.device, self._sizes
+        stream = current_stream(like.device.index)
+        issue(Steps(what, arguments, R, steps), Running(stream))

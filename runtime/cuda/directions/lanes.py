@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 
-from ...program.recorder import recording
-from ...targets.lanes import ONE_LANE, Lanes
-from ..driver.events import follow
-from .again import change_streams_again, split_again, unsplit_again
+from ...program.ops import Running
+from ...program.recorder import issue
+from ...targets.lanes import NOTHING, ONE_LANE, Lanes
+from ..driver.streams import current_stream
+from .ops import ChangeStreams, Split, Unsplit
 
 # Fewer steps take no longer than the host needs for a second stream.
 _STEPS_OF_A_LANE = 24
@@ -32,54 +31,28 @@ class TwoLanes:
     stream, so memory that it takes again is no longer in use there.
     """
 
-    __slots__ = ("_current", "_device", "_side")
+    __slots__ = ("_device", "_running")
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._current = device, torch.cuda.current_stream(device)
-        self._side = stream_beside(device, self._current)
+        self._device = device
+        self._running = Running(current_stream(device.index))
 
     def __enter__(self) -> TwoLanes:
-        self._follow(self._side, self._current)
-        recorder = recording()
-        if recorder is not None:
-            split_again(recorder, self._device, stream_beside)
+        issue(Split(self._device), self._running)
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self._follow(self._current, self._side)
-        recorder = recording()
-        if recorder is not None:
-            unsplit_again(recorder)
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
+            issue(Unsplit(), self._running)
+        else:
+            self._running.give_up()
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
         """Return a context for one of the two parts, 0 or 1."""
-        return self._beside() if number else nullcontext()
-
-    def _follow(self, stream: Any, other: Any) -> None:
-        follow(stream.cuda_stream, other.cuda_stream, self._device.index)
+        return self._beside() if number else NOTHING
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        recorder = recording()
-        if recorder is not None:
-            change_streams_again(recorder)
-        with torch.cuda.stream(self._side):
-            yield
-        if recorder is not None:
-            change_streams_again(recorder)
-
-
-def stream_beside(device: torch.device, current: Any) -> Any:
-    """Return the stream beside another one of a device, for the calling thread."""
-    return _beside(device, current.cuda_stream, threading.get_ident())
-
-
-@lru_cache(maxsize=64)
-def _beside(device: torch.device, stream: int, thread: int) -> torch.cuda.Stream:
-    """Return the stream beside another one of a device, for a thread.
-
-    Each thread has its own: what one thread frees while it uses it, another one must not get.
-    """
-    make: Any = torch.cuda.Stream
-    found: torch.cuda.Stream = make(device)
-    return found
+        issue(ChangeStreams(), self._running)
+        yield
+        issue(ChangeStreams(), self._running)

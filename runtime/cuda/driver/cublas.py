@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ...errors import NoCudaError
-from ...program.recorder import refuse_recording
 from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.
@@ -111,7 +110,6 @@ class Product:
 
     def __call__(self) -> None:
         """Launch it on the stream that `Blas` was set to."""
-        refuse_recording()
         check_status("cublasGemmEx", self._run(*self._given))
 
 

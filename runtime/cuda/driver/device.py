@@ -11,11 +11,14 @@ import torch
 
 from ....codegen.cuda.limits import LEAST_CAPABILITY, Limits
 from ...errors import NoCudaError
+from .described import described_limits, is_described
 
 
 @cache
 def device_limits(index: int) -> Limits:
     """Return the limits of a CUDA device, as the driver reports them."""
+    if is_described(index):
+        return described_limits(index)
     from cupy.cuda import runtime
 
     p = runtime.getDeviceProperties(index)

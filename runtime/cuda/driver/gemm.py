@@ -75,7 +75,7 @@ class Gemm:
         )
         sizes = columns, rows, inner
         matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
-        multiply(matmul, self._device, a[0], b[0], to[0])
+        multiply(matmul, self._device, (a[0], b[0], to[0]))
 
 
 @lru_cache(maxsize=64)

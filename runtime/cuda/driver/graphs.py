@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ...program.recorder import refuse_recording
 from ..launch import Kernel
 from .capture import beside_captures, captured
 from .driver import driver_library
@@ -47,7 +46,6 @@ class Graph:
 
     def launch(self, stream: int) -> None:
         """Launch it on a stream, whose handle is given."""
-        refuse_recording()
         self._launch(self._executable, stream)
 
     def launch_again(self, stream: int) -> None:

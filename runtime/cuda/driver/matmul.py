@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from .capture import beside_captures
 from .cublas import blas_of, check_status, workspace_bytes
 from .cublas_lt import cublas_lt, handle_of, keeping_product
+from .described import is_described
 from .proposals import Proposal, cluster_of, with_small_clusters
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
@@ -92,9 +93,22 @@ def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Mu
     It takes an algorithm with at most `most_cluster` blocks per cluster, if there is such a one;
     None for any number.
     """
+    if is_described(device):
+        return _DescribedProduct()
     with beside_captures():
         algorithm = _algorithm(kind, device, most_cluster)
     return _ByGemmEx(kind, device) if algorithm is None else algorithm
+
+
+class _DescribedProduct:
+    """Product of a GPU that is not there."""
+
+    needs, cluster = 0, 1
+
+    def __call__(
+        self, first: int, second: int, to: int, stream: int, workspace: int, size: int
+    ) -> None:
+        raise AssertionError("a product on a GPU that is only described")
 
 
 class _ByLt:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-from ...program.recorder import refuse_recording
 from ..launch import Kernel
 from .driver import configured
 from .library import check, keeping
@@ -31,7 +30,6 @@ def launch_overlapping(
     touch what that one reads or writes before its `griddepcontrol.wait`. It is of the current
     device and was launched before.
     """
-    refuse_recording()
     given = grid, kernel.threads, kernel.shared, stream
     config = configured(*given, attribute=_PROGRAMMATIC_SERIALIZATION)
     values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))

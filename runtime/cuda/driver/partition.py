@@ -10,8 +10,10 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
+from ....codegen.cuda.mma import WARP
 from ...errors import NoCudaError
 from .capture import beside_captures
+from .described import described_limits, is_described
 from .driver import driver_library
 from .library import check
 from .residency import blocks_per_multiprocessor, resident_clusters
@@ -60,6 +62,18 @@ class Partition:
         return blocks_per_multiprocessor(function, threads, shared) * self.size
 
 
+class DescribedPartition(Partition):
+    """Part of a GPU that is not there."""
+
+    def __init__(self, device: int, size: int) -> None:
+        self._device, self.size = device, size
+
+    def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
+        """Return how many blocks its threads and its shared memory hold at once."""
+        limits = described_limits(self._device)
+        return limits.blocks_per_multiprocessor(threads // WARP, 1, shared) * self.size
+
+
 @lru_cache(maxsize=64)
 def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
     """Return a partition of the current device, with at least `size` multiprocessors; made once.
@@ -69,6 +83,8 @@ def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
     Raises:
         NoCudaError: the driver cannot divide the device.
     """
+    if is_described(device):
+        return DescribedPartition(device, size)
     try:
         with beside_captures():
             return _divide(device, size, _LARGE_CLUSTERS if large_clusters else 0)

@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...program.entries import Running
-from ...program.recorder import Recorder, recording
+from ...program.ops import Addressed, Running
+from .described import is_described
 from .driver import driver_library
 from .library import check, keeping
 
@@ -34,44 +34,27 @@ class Number(NamedTuple):
     value: int
 
 
-def hand_over(stream: int, writes: Sequence[Number], waits: Sequence[Number]) -> None:
-    """Write numbers after all that a stream was given before, then hold it back for others.
+class HandOver(Addressed):
+    """Writing of numbers after all that a stream was given before, then a wait for others.
 
-    It goes on when each of those is as large as its value.
+    The stream goes on when each of those is as large as its value.
     """
-    numbers = [*((_WRITE, *number) for number in writes), *((_WAIT, *number) for number in waits)]
-    words = array("Q", [word for number in numbers for word in (*number, _FLAGS, 0, 0)])
-    _issue(stream, words, len(numbers))
-    recorder = recording()
-    if recorder is not None:
-        again = _Again(recorder, stream, words, [address for _, address, _ in numbers])
-        recorder.add(again, again.places, beside=True)
 
+    __slots__ = ("waits", "writes")
 
-def _issue(stream: int, words: array[int], count: int) -> None:
-    """Give a stream its operations."""
-    status = keeping("cuStreamBatchMemOp_v2")(stream, count, words.buffer_info()[0], 0)
-    if status:
-        check(status)
-
-
-class _Again:
-    """Handover of a recorded call. One replay uses the streams at a time, and so these words."""
-
-    __slots__ = ("_count", "_stream", "_words", "places")
-
-    def __init__(
-        self, recorder: Recorder, stream: int, words: array[int], addresses: Sequence[int]
-    ) -> None:
-        self._stream, self._words, self._count = stream, words, len(addresses)
-        self.places = [recorder.place(address) for address in addresses]
+    def __init__(self, stream: int, writes: Sequence[Number], waits: Sequence[Number]) -> None:
+        numbers = [*((_WRITE, *each) for each in writes), *((_WAIT, *each) for each in waits)]
+        words = array("Q", [word for number in numbers for word in (*number, _FLAGS, 0, 0)])
+        super().__init__(words, range(_ADDRESS, len(words), _WORDS), stream)
+        self.writes, self.waits = len(writes), len(waits)
 
     def __call__(self, running: Running) -> None:
-        addresses, words, at = running.addresses, self._words, _ADDRESS
-        for slot, offset in self.places:
-            words[at] = addresses[slot] + offset
-            at += _WORDS
-        _issue(self._stream, words, self._count)
+        """Give the stream its operations."""
+        words = self.filled(running)
+        count = self.writes + self.waits
+        status = keeping("cuStreamBatchMemOp_v2")(self.lane, count, words.buffer_info()[0], 0)
+        if status:
+            check(status)
 
 
 def new_stream() -> int:
@@ -89,6 +72,8 @@ def new_stream() -> int:
 
 def shared_with_processes(device: int) -> bool:
     """Return True if other processes may run on a device at the same time, by MPS."""
+    if is_described(device):
+        return False
     found = ctypes.c_int()
     ask = driver_library().cuDeviceGetAttribute
     status = ask(ctypes.byref(found), ctypes.c_int(_MPS_ENABLED), ctypes.c_int(device))

@@ -6,7 +6,9 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
+from ..driver.described import is_described
 from ..launch import on_device
 from .allocations import device_tensor
 from .kept import freed_with_memory
@@ -20,6 +22,9 @@ def constant(
 
     The stream fills and reads it.
     """
+    if is_described(device.index):
+        with _disable_current_modes():
+            return torch.empty(shape, dtype=dtype, device="meta")
     with torch.inference_mode(False), on_device(device):
         return device_tensor(shape, dtype, device, stream).fill_(value)
 

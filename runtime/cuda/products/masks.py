@@ -12,16 +12,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from ....cellspec.cell import CellSpec
-from ....codegen.cuda.kernel_plan import LaunchShape
 from ....codegen.layout import layout_of
 from ....codegen.render import cuda_unit
 from ....codegen.shape import Reverse
 from ...call.masks import RESTART, Masks, read_states
-from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
-from ..load import LoadedModule, loaded
-from ..units import compile_unit
+from ..load import load_unit
 
 # As in templates/cuda/masks.cu.
 THREADS, ROWS, PADDING = 128, 8, 4
@@ -213,10 +210,4 @@ def states_read(
 @lru_cache(maxsize=64)
 def mask_kernel(name: str, device: int) -> Kernel:
     """Return a kernel of templates/cuda/masks.cu on a device."""
-    with beside_captures():
-        return loaded(_module(device), LaunchShape(THREADS), name, device)
-
-
-@lru_cache(maxsize=64)
-def _module(device: int) -> LoadedModule:
-    return LoadedModule(compile_unit(cuda_unit("masks"), device_limits(device).arch).cubin)
+    return load_unit(cuda_unit("masks"), THREADS, name, device)

@@ -56,7 +56,7 @@ class CudaMultiplier:
         turned = (a_turn, a_pitch), (b_turn, b_pitch)
         kind, places = _kind(to, a, b, turned, tf32=self.tf32, add=add)
         with on_device(to.device):
-            multiply(kind, to.device.index, *places)
+            multiply(kind, to.device.index, places)
         return to
 
 

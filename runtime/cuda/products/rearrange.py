@@ -16,13 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ....codegen.cuda.kernel_plan import LaunchShape
 from ....codegen.render import Unit, cuda_unit
-from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
-from ..load import LoadedModule, loaded
-from ..units import begin_to_compile, compile_unit
+from ..load import load_unit
+from ..units import begin_to_compile
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
@@ -234,8 +232,5 @@ def begin_kernel(dtype: torch.dtype, device: int) -> None:
 @lru_cache(maxsize=64)
 def _kernel(dtype: torch.dtype, device: int) -> tuple[Kernel, int]:
     """Return the kernel of a dtype on a device, and the most blocks of a launch."""
-    limits = device_limits(device)
-    with beside_captures():
-        module = LoadedModule(compile_unit(unit_of(dtype), limits.arch).cubin)
-        kernel = loaded(module, LaunchShape(_THREADS), "rnnc_rearrange", device)
-    return kernel, limits.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+    kernel = load_unit(unit_of(dtype), _THREADS, "rnnc_rearrange", device)
+    return kernel, device_limits(device).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR

@@ -7,13 +7,16 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ....codegen.cuda.wavefront.partition import PRODUCT_CLUSTER
 from ....codegen.shape import Direction
-from ...program.recorder import refuse_recording
+from ...program.ops import Running
+from ...program.recorder import issue, refuse_recording
 from ..driver.matmul import Multiplies, multiplies
+from ..driver.streams import current_stream
 from ..products.multiplier import kind_of_rows
-from ..products.multiply import multiply_beside
+from ..products.multiply import Multiply
 from .lanes import Lane
 
 
@@ -64,9 +67,9 @@ class Between:
         self._last, self._device = (len(flat) - 1) // count, flat.device.index
         sizes = count, len(flat) - self._last * count  # rows of a chunk, and of the last one
         kinds = [kind_of_rows(flat[:n], source[:n], matrix, tf32) for n in sizes]
-        self._launches = [multiplies(kind, self._device, PRODUCT_CLUSTER) for kind in kinds]
-        needs = max(launch.needs for launch in self._launches)
-        self.bounded = all(is_bounded(launch) for launch in self._launches)
+        self._launches = [(kind, multiplies(kind, self._device, PRODUCT_CLUSTER)) for kind in kinds]
+        needs = max(launch.needs for _, launch in self._launches)
+        self.bounded = all(is_bounded(launch) for _, launch in self._launches)
         # No stream uses that of another one. Most products need none.
         kept = matrix.new_empty(needs, dtype=torch.uint8) if needs else None
         self._workspace = (0 if kept is None else kept.data_ptr()), needs
@@ -100,9 +103,10 @@ class Between:
             kept.mul_(self._masks[chunk])
         read, written = self._steps
         addresses = self._matrix, self._source + chunk * read, self._to + chunk * written
-        launch, workspace = self._launches[chunk == self._last], self._workspace
-        stream = lane.handle if lane else torch._C._cuda_getCurrentRawStream(self._device)
-        multiply_beside(launch, addresses, workspace, stream, lane is not None)
+        kind, launch = self._launches[chunk == self._last]
+        own, handle = self._workspace, lane.handle if lane else None
+        stream = current_stream(self._device)
+        issue(Multiply(kind, launch, addresses, self._device, own, handle), Running(stream))
         if self._masks and not self._forward:
             self._changed[chunk].mul_(self._scale).mul_(self._masks[chunk])
 
@@ -127,10 +131,11 @@ def bounded_products(
         alignment: bytes that divide the addresses of all layers' input weights, at most 16.
     """
     # As they lie in `Between`: the rows of the weights are those of the gates.
-    outputs, inputs, weights = (
-        torch.empty(shape, dtype=dtype, device="meta")
-        for shape in ((rows, gates * hidden), (rows, hidden), (gates * hidden, hidden))
-    )
+    shapes = (rows, gates * hidden), (rows, hidden), (gates * hidden, hidden)
+    with _disable_current_modes():  # no mode of a call sees what it does not read
+        outputs, inputs, weights = (
+            torch.empty(shape, dtype=dtype, device="meta") for shape in shapes
+        )
     forward = direction == "forward"
     operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
     kind = kind_of_rows(*operands, tf32)  # whose first factor, by columns, are the weights

@@ -11,22 +11,23 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ....codegen.cuda.wavefront import items
 from ....codegen.cuda.wavefront.groups import storing_warps
 from ....codegen.cuda.wavefront.items import Counter, Item, items_of
 from ...call.layers import wavefront_error
-from ...program.recorder import recording
+from ...program.ops import Op, Running
+from ...program.recorder import issue, recording
 from ..driver.partition import Partition
-from ..driver.stream_memory import Number, hand_over
+from ..driver.stream_memory import HandOver, Number
+from ..driver.streams import current_stream
 from ..load import load_kernel
 from ..prepared import Prepared
 from ..watchdog import between_layers
-from .again import IssueAgain, enter_again, fork_again, join_again, leave_again
 from .counters import Counters
 from .lanes import Lane, Lanes, lanes_of
+from .ops import Enter, Fork, Join, Leave, Together
 from .products import Between
 
 
@@ -94,14 +95,14 @@ def run_group(
         raise wavefront_error(what, "products that may need more room than layers leave them")
     lanes, count = lanes_of(layers.ready.device), len(layers.launches)
     schedule = items_of(count, layers.chunks.indices, len(layers.products) == count)
-    group = _Group(layers, lanes, lanes.of(partition, {item.lane for item in schedule}))
-    recorder = recording()
-    lanes.fork(torch.cuda.current_stream(lanes.device).cuda_stream)
+    running = Running(current_stream(layers.ready.device))
+    found = lanes.of(partition, {item.lane for item in schedule})
+    group = _Group(layers, lanes, found, running)
     try:
-        if recorder is not None:
-            fork_again(recorder, lanes)
+        group.do(Fork(lanes))
         for lane, together in groupby(schedule, attrgetter("lane")):
             group.issue(lane, together)
+        recorder = recording()
         if recorder is not None:
             recorder.launched()
         if meanwhile:
@@ -110,17 +111,19 @@ def run_group(
             for place in range(count):
                 group.leave(place)
                 ended(place)
-    finally:
-        lanes.join()
-    if recorder is not None:
-        join_again(recorder, lanes)
+        group.do(Join(lanes))
+    except BaseException:
+        running.give_up()
+        raise
 
 
 class _Group:
     """Layers that run at the same time; `found` has the stream of each lane of the schedule."""
 
-    def __init__(self, layers: Layers, lanes: Lanes, found: dict[items.Lane, Lane]) -> None:
-        self._layers, self._lanes, self._found = layers, lanes, found
+    def __init__(
+        self, layers: Layers, lanes: Lanes, found: dict[items.Lane, Lane], running: Running
+    ) -> None:
+        self._layers, self._lanes, self._found, self._running = layers, lanes, found, running
         ready, chunks = layers.ready, layers.chunks
         plan: Any = ready.plan
         self._kernel = load_kernel(ready.cell, plan, f"rnnc_{plan.direction}", ready.device)
@@ -131,14 +134,19 @@ class _Group:
         self._full = {"started": blocks, "done": blocks * storing_warps(plan), "ready": 1}
         self._entered: set[int] = set()
 
+    def do(self, op: Op) -> None:
+        """Do an operation, in the order of the caller's stream."""
+        issue(op, self._running)
+
     def issue(self, to: items.Lane, together: Iterable[Item]) -> None:
         """Issue items of the schedule that follow each other on a lane."""
         lane, recorder = self._found[to], recording()
         if lane.handle not in self._entered:
-            self._enter(lane)
+            self.do(Enter(self._lanes, lane))
+            self._entered.add(lane.handle)
         one: AbstractContextManager[None] = nullcontext()
         if recorder is not None and to.kind == "product":
-            one = recorder.as_one(partial(IssueAgain, lane))
+            one = recorder.as_one(partial(Together, lane.handle))
         with one:
             for item in together:
                 self._issue(item, lane)
@@ -146,7 +154,8 @@ class _Group:
     def _issue(self, item: Item, lane: Lane) -> None:
         """Issue an item of the schedule to its stream."""
         if item.kind == "handover":
-            hand_over(lane.handle, self._numbers(item.signals), self._numbers(item.waits))
+            writes, waits = self._numbers(item.signals), self._numbers(item.waits)
+            self.do(HandOver(lane.handle, writes, waits))
         elif item.kind == "product":
             self._layers.products[item.lane.layer].multiply(item.chunk, lane)
         else:
@@ -154,20 +163,9 @@ class _Group:
 
     def leave(self, place: int) -> None:
         """Let the current stream go on after a layer, by its place, and the products behind it."""
-        recorder = recording()
         for lane in (items.Lane("layer", place), items.Lane("product", place)):
             if lane in self._found:
-                self._lanes.leave(self._found[lane])
-                if recorder is not None:
-                    leave_again(recorder, self._lanes, self._found[lane])
-
-    def _enter(self, lane: Lane) -> None:
-        """Let a stream start after the fork."""
-        self._lanes.enter(lane)
-        self._entered.add(lane.handle)
-        recorder = recording()
-        if recorder is not None:
-            enter_again(recorder, self._lanes, lane)
+                self.do(Leave(self._lanes, self._found[lane]))
 
     def _numbers(self, counters: Sequence[Counter]) -> list[Number]:
         """Return the counters in memory, with their values once all writes to them are done."""
@@ -182,4 +180,4 @@ class _Group:
         handed = self._counters.handed(
             arguments, place, layers.numbers[place], layers.chunks.size, hands_over
         )
-        self._kernel(self._grid, handed, lane.handle, lane=True)
+        self._kernel(self._grid, handed, lane.handle)

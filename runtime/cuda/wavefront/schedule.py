@@ -33,11 +33,13 @@ from ...call.call import Call, Order
 from ...call.layers import wavefront_error
 from ...errors import NoCudaError
 from ..choose import choose_plan
+from ..driver.described import is_described
 from ..driver.device import device_limits
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
+from ..driver.streams import is_capturing
 from ..launch import on_device
 from ..load import load_kernel
 from .products import bounded_products
@@ -112,9 +114,9 @@ def schedule_of(question: Question) -> Schedule:
         return Schedule((1,) * sizes.layers)
     found = _found(question)
     if order != "wavefront":
-        return found.one_by_one() if torch.cuda.is_current_stream_capturing() else found
+        return found.one_by_one() if is_capturing(question.device) else found
     why_not = found.why_not
-    if not why_not and torch.cuda.is_current_stream_capturing():
+    if not why_not and is_capturing(question.device):
         why_not = "a call that a stream captures"
     if why_not:
         raise wavefront_error(f"{direction} of {call.cell.name}", why_not)
@@ -206,6 +208,8 @@ def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
 
 def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
     """Return the room of a device for a layer's kernel."""
+    if is_described(device):
+        return _roomiest_chip(plan, device)
     with on_device(torch.device("cuda", device)):
         kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
         each = blocks_per_multiprocessor(kernel.function, kernel.threads, kernel.shared)

@@ -155,7 +155,7 @@ def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry:
     first = Entry(stack)
     if not _calls.again(key):
         return first
-    return _calls.remember(key, tensors, first, target_for(stack).replays()) or first
+    return _calls.remember(key, tensors, first, target_for(stack).replays(stack)) or first
 
 
 def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:

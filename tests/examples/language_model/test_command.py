@@ -113,16 +113,16 @@ def test_comparisons_leave_small_files_without_names_of_machines(
 
 
 def test_a_rate_is_chosen_and_scaled_with_the_width(call, command, tmp_path, monkeypatch):
-    monkeypatch.setattr(command.comparison, "RATES", (1e-6, 1e-2))
+    monkeypatch.setattr(command.comparison, "RATES", (1e-6, 2e-3))
     monkeypatch.setattr(command.comparison, "MOST_RATES", 2)
     monkeypatch.setattr(command.comparison, "steps_within", lambda *_: 6)
     call("tune", "--size", "tiny", "--model", "transformer", "--seconds", 0.5, "--threads", 1)
     tried = json.loads((tmp_path / "out/rates.json").read_text())["transformer"]
-    assert tried["0.01"] < tried["1e-06"]
+    assert tried["0.002"] < tried["1e-06"]
     rate_of = command.comparison.rate_of
     places = command.Places(tmp_path / "out", tmp_path)
-    assert rate_of("transformer", "25m", places) == (1e-2, "tuned")
-    assert rate_of("transformer", "120m", places) == (5e-3, "tuned")
+    assert rate_of("transformer", "25m", places) == (2e-3, "tuned")
+    assert rate_of("transformer", "120m", places) == (1e-3, "tuned")
     assert rate_of("lstm", "120m", places) == (1e-3, "default")
     assert (tmp_path / "out").exists()
     assert not (tmp_path / "out/runs").exists()

@@ -94,13 +94,13 @@ def test_large_inputs_are_multiplied_without_rounding_their_factors(monkeypatch)
     error = (linear.linear(x, weight) - exact).norm() / exact.norm()
     assert error < 1e-6
     assert linear.linear(x.double(), weight.double()).dtype == torch.float64
-    assert linear._has_onednn() == (linear._linear_pointwise is not None)
+    assert linear.has_onednn() == (linear._linear_pointwise is not None)
     matmul = torch.backends.mkldnn.matmul
     before = matmul.fp32_precision
     try:
         matmul.fp32_precision = "bf16"
-        assert not linear._has_onednn()
+        assert not linear.has_onednn()
     finally:
         matmul.fp32_precision = before
     monkeypatch.setattr(linear, "_linear_pointwise", None)
-    assert not linear._has_onednn()
+    assert not linear.has_onednn()

@@ -43,6 +43,6 @@ def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkey
         runs.append(list(simulated_gpu))
     assert runs[0]
     assert all(run == runs[0] for run in runs)
-    assert [each.replay is not None for each in found] == [True, True]  # forward, backward
+    assert [each.program is not None for each in found] == [True, True]  # forward, backward
     assert computed == ["_forward", "_backward"] * 2
     torch._dynamo.reset()

@@ -13,9 +13,10 @@ import rnnc
 import torch
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
-from rnnc.runtime.cuda.relaunch import _addresses
-from rnnc.runtime.program import entries, replays
+from rnnc.runtime.cuda.ops import addresses_of
+from rnnc.runtime.program import ops, replays
 from rnnc.runtime.program.compact import _packed, _Temporary
+from rnnc.runtime.program.ops import Addressed
 from rnnc.runtime.program.recorder import recording, refuse_recording
 from rnnc.runtime.program.replays import Replays, forget_replays
 
@@ -28,6 +29,28 @@ def call(x, weight):
     y.add_(1)
     total = torch.cat([y, y * 2], 1).sum(0, dtype=torch.float64)
     return [y.view(x.shape[0], 2, -1), None, total.to(x.dtype)[1:], weight[0]]
+
+
+class Noted(Addressed):
+    """An operation on a tensor, if one is given: what a test does with a run and its address."""
+
+    def __init__(self, do, tensor=None, order="", lane=None):
+        super().__init__(array("q", [0 if tensor is None else tensor.data_ptr()]), (0,), lane)
+        self.do, self.order = do, order
+
+    def __call__(self, running):
+        self.do(running, self.filled(running)[0])
+
+
+def add(do, tensor=None, order="", lane=None):
+    """Add such an operation to the program that is recorded, if one is."""
+    recorder = recording()
+    if recorder is not None:
+        recorder.add(Noted(do, tensor, order, lane))
+
+
+def nothing(running, address):
+    """What an operation does that is of no interest."""
 
 
 class Counted:
@@ -135,8 +158,8 @@ def test_memory_is_freed_after_its_last_reader():
     run = Counted(chain)
     run(torch.randn(4))
     with pytest.MonkeyPatch.context() as patch:
-        original = entries.Operate.__call__
-        patch.setattr(entries.Operate, "__call__", watched)
+        original = ops.Operate.__call__
+        patch.setattr(ops.Operate, "__call__", watched)
         run(torch.randn(4))
     assert run.computed == 1
     assert max(peaks) == 3  # the input, the last result and the one before it
@@ -147,10 +170,7 @@ def test_results_keep_their_shapes_and_temporaries_share_memory():
 
     def read(tensor):
         """Report an operation that reads a tensor by its address."""
-        recorder = recording()
-        if recorder is not None:
-            place = recorder.place(tensor.data_ptr())
-            recorder.add(lambda running: written.append(running.addresses[place.slot]), [place])
+        add(lambda _, address: written.append(address), tensor)
 
     def compute(x):
         kept, spare = x.new_empty(6, 4), [x.new_empty(3) for _ in range(3)]
@@ -183,35 +203,28 @@ class Beside:
     def __init__(self):
         self.at = {}
 
-    def use(self, name, tensor, beside=False):
+    def use(self, name, tensor, lane=None):
         """Report an operation that uses a tensor by its address."""
-        recorder = recording()
-        if recorder is None:
-            return
-        place, size = recorder.place(tensor.data_ptr()), tensor.nbytes
+        size = tensor.nbytes
 
-        def again(running):
-            begin = running.addresses[place.slot] + place.offset
+        def do(_, begin):
             self.at[name] = range(begin, begin + size)
 
-        recorder.add(again, [place], beside)
+        add(do, tensor, lane=lane)
 
     def __call__(self, x):
-        recorder = recording()
         before, waits = x.new_empty(512), x.new_empty(512)
         part = waits[8:]
         self.use("before", before)
         lane = x.new_empty(512)
-        if recorder is not None:
-            recorder.fork(lambda _: None)
-        self.use("lane", lane, beside=True)
-        self.use("waits", part, beside=True)
-        if recorder is not None:
-            recorder.launched()
+        add(nothing, order="fork")
+        self.use("lane", lane, lane=7)
+        self.use("waits", part, lane=8)
+        if recording() is not None:
+            recording().launched()
         for number in range(3):
             self.use(number, x.new_empty(512))
-        if recorder is not None:
-            recorder.join(lambda _: None)
+        add(nothing, order="join")
         after = x.new_empty(512)
         self.use("after", after)
         return [x + 1]
@@ -242,18 +255,20 @@ def test_tensors_of_other_streams_are_freed_after_the_join():
     def compute(x):
         recorder = recording()
         lane = x + 1  # an allocation of its own, as an operator's result
-        if recorder is not None:
-            place = recorder.place(lane.data_ptr())
-            recorder.fork(lambda _: None)
-            recorder.add(lambda running: None, [place], beside=True)
-            recorder.launched()
+        if recorder is None:
+            return [x * 2 + 1]
+        slot = recorder.place(lane.data_ptr()).slot
+
+        def note(running, _):
+            freed.append(running.tensors[slot] is None)
+
+        add(nothing, order="fork")
+        add(nothing, lane, lane=7)
+        recorder.launched()
         y = x * 2
-        if recorder is not None:
-            recorder.join(lambda running: freed.append(running.tensors[place.slot] is None))
+        add(note, order="join")
         z = y + 1
-        if recorder is not None:
-            kept = recorder.place(z.data_ptr())
-            recorder.add(lambda running: freed.append(running.tensors[place.slot] is None), [kept])
+        add(note, z)
         return [z]
 
     run = Counted(compute)
@@ -267,16 +282,13 @@ def test_other_streams_are_forked_and_get_no_work_of_torch(forked):
     """Outside of a fork nothing waits for them; torch allocates on the caller's stream."""
 
     def compute(x):
-        recorder = recording()
-        if recorder is not None:
-            place = recorder.place(x.data_ptr())
-            if forked:
-                recorder.fork(lambda _: None)
-                x + 1
-                recorder.launched()
-                recorder.join(lambda _: None)
-            else:
-                recorder.add(lambda _: None, [place], beside=True)
+        if recording() is not None and forked:
+            add(nothing, order="fork")
+            x + 1
+            recording().launched()
+            add(nothing, order="join")
+        elif recording() is not None:
+            add(nothing, x, lane=7)
         return [x + 1]
 
     run = Counted(compute)
@@ -289,18 +301,15 @@ def test_a_replay_that_fails_undoes_what_it_began():
     done = []
 
     def compute(x):
-        recorder = recording()
-        if recorder is None:
+        if recording() is None:
             done.append("computed")
             return [x + 1]
         for name in ("first", "second"):
-            recorder.add(
-                lambda running, name=name: running.undo.append(lambda: done.append(name)), []
-            )
-        recorder.add(fails, [])
+            add(lambda running, _, name=name: running.undo.append(lambda: done.append(name)))
+        add(fails)
         return [x + 1]
 
-    def fails(_):
+    def fails(*_):
         raise failure
 
     for error, wanted in ((ValueError, []), (torch.OutOfMemoryError, ["computed"])):
@@ -317,7 +326,7 @@ def test_which_words_of_a_struct_are_addresses():
     struct = grid_struct(backward_arguments(2, 3))
     numbers = array("q", range(ctypes.sizeof(struct) // 8))
     filled = struct.from_buffer(numbers)
-    found = [numbers[word] for word in _addresses(struct)]
+    found = [numbers[word] for word in addresses_of(struct)]
 
     def pointers(value):
         for name, kind, *_ in value._fields_:
@@ -366,7 +375,7 @@ def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch,
     assert all(run == runs[0] for run in runs)
     assert len(computed) == 3  # forward, backward, inference
     known = [k.replays for k in rnn._known_calls._entries.values()]
-    assert all(each.replay is not None for found in known for each in found._known.values())
+    assert all(each.program is not None for found in known for each in found._known.values())
 
 
 def test_tensors_that_are_never_needed_at_once_share_their_place():
@@ -398,25 +407,22 @@ def test_nothing_is_freed_while_two_streams_run():
     order = []
 
     def compute(x):
-        recorder = recording()
         first = x * 2
-        if recorder is not None:
-            recorder.split(lambda _: order.append("split"))
+        add(lambda *_: order.append("split"), order="split")
         second = first + 1
         total = second.sum()
         del first, second
         other = x.new_empty(x.shape).copy_(x).sum()
-        if recorder is not None:
-            recorder.unsplit(lambda _: order.append("unsplit"))
+        add(lambda *_: order.append("unsplit"), order="unsplit")
         return [total, other]
 
     run, x = Counted(compute), torch.arange(8.0)
     run(x)
-    free = entries.Free.__call__
+    free = ops.Free.__call__
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            entries.Free,
+            ops.Free,
             "__call__",
             lambda self, running: (order.append("free"), free(self, running)),
         )

@@ -3,6 +3,7 @@
 The ways, of a CPU:
 
 - `node`: one node of autograd, or one call of kernels, for all layers.
+- `program`: what an earlier call of this kind asked of the device, executed again.
 - `layers`: kernels, but layer by layer, since each is projected by torch.
 - `operator`: one operator of torch for all layers.
 - `no argument`: the way has no such argument.
@@ -17,6 +18,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
+from rnnc.runtime.program.program import Program
 from rnnc.runtime.run import projected_direction, reference
 
 B, T, INPUT, HIDDEN = 2, 5, 3, 4
@@ -49,22 +51,23 @@ SECOND = (
 )
 ONE_WAY = "rnnc.RNN(..., bidirectional=False), or forward on the whole sequence"
 BOTH = f"step: {ONE_WAY}", f"step: {ONE_WAY}", f"stepper: {ONE_WAY}"
-NODES, NONE = ("node", "node", "node"), ("no argument", "no argument", "no argument")
+CALLS, STEPS = ("node", "node", "program"), ("node", "node", "node")
+NONE = ("no argument", "no argument", "no argument")
 # In the order of WAYS.
 TABLE = {
-    "one layer": (*NODES, SECOND, *NODES, "operator"),
-    "three layers": (*NODES, SECOND, *NODES, "operator"),
-    "heads": (*NODES, SECOND, *NODES, "operator"),
-    "both directions": (*NODES, SECOND, *BOTH, "operator"),
-    "dropout": (*NODES, SECOND, *NODES, "operator"),
-    "projection": (*NODES, SECOND, "layers", "layers", "layers", "operator"),
-    "states saved": (*NODES, SECOND, *NODES, "operator"),
-    "states given": (*NODES, SECOND, *NODES, "operator"),
-    "lengths": (*NODES, SECOND, *NONE, "operator"),
-    "resets": (*NODES, SECOND, "node", "node", "no argument", "operator"),
-    "reset values": (*NODES, SECOND, "node", "node", "no argument", "operator"),
-    "all states": (*NODES, SECOND, *NONE, "operator"),
-    "an Input": (*NODES, SECOND, *NODES, "operator"),
+    "one layer": (*CALLS, SECOND, *STEPS, "operator"),
+    "three layers": (*CALLS, SECOND, *STEPS, "operator"),
+    "heads": (*CALLS, SECOND, *STEPS, "operator"),
+    "both directions": (*CALLS, SECOND, *BOTH, "operator"),
+    "dropout": (*CALLS, SECOND, *STEPS, "operator"),
+    "projection": (*STEPS, SECOND, "layers", "layers", "layers", "operator"),
+    "states saved": (*CALLS, SECOND, *STEPS, "operator"),
+    "states given": (*CALLS, SECOND, *STEPS, "operator"),
+    "lengths": (*CALLS, SECOND, *NONE, "operator"),
+    "resets": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
+    "reset values": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
+    "all states": (*CALLS, SECOND, *NONE, "operator"),
+    "an Input": (*CALLS, SECOND, *STEPS, "operator"),
 }
 
 
@@ -101,6 +104,7 @@ class Seen:
         self.names = []
         for of, name in (
             *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
+            (Program, "__call__"),
             (projected_direction, "run_call"),
             (reference, "scan_reference"),
         ):
@@ -122,7 +126,9 @@ class Seen:
         names, self.names = set(self.names), []
         if "scan_reference" in names:
             return "reference"
-        return "layers" if "run_call" in names else "node" if names else "nothing"
+        if "run_call" in names:
+            return "layers"
+        return "program" if "__call__" in names else "node" if names else "nothing"
 
 
 def refusal(error):

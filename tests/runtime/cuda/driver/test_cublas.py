@@ -130,7 +130,8 @@ def without_lt(blas, monkeypatch):
     monkeypatch.setattr(matmul, "blas_of", lambda _: blas)
     monkeypatch.setattr(matmul, "beside_captures", nullcontext)
     monkeypatch.setattr(multiplier, "on_device", lambda _: nullcontext())
-    monkeypatch.setattr(multiply, "workspace_of", lambda *_: torch.empty(0))
+    monkeypatch.setattr(multiply, "lasting_workspace", lambda *_: torch.empty(0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
     matmul.multiplies.cache_clear()
     yield

@@ -77,9 +77,9 @@ def test_functions_of_the_driver_that_a_replayed_call_enters(
 
 
 def test_the_first_launch_of_a_kernel_lets_go(simulated_gpu, functions, monkeypatch):
-    from rnnc.runtime.cuda import launch
+    from rnnc.runtime.cuda import ops
 
-    monkeypatch.setattr(launch, "_LOADED", set())
+    monkeypatch.setattr(ops, "_LOADED", set())
     function, kinds = functions._function, []
 
     def noted(kind, name):

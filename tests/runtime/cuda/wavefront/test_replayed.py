@@ -68,7 +68,7 @@ def test_a_replay_launches_the_same(calls, order, cell):
         assert list(as_alike(run(rnn))) == wanted
     assert len(computed) == 3
     known = [k.replays for k in rnn._known_calls._entries.values()]
-    assert all(each.replay is not None for found in known for each in found._known.values())
+    assert all(each.program is not None for found in known for each in found._known.values())
 
 
 def test_dropped_features_are_not_recorded_beside_the_caller(calls):
@@ -77,7 +77,7 @@ def test_dropped_features_are_not_recorded_beside_the_caller(calls):
     for _ in range(3):
         run(rnn)
     known = [k.replays for k in rnn._known_calls._entries.values()]
-    made = [each.replay for found in known for each in found._known.values()]
+    made = [each.program for found in known for each in found._known.values()]
     assert len(made) == 3
     assert made == [None] * 3
 
@@ -89,7 +89,7 @@ def test_an_error_joins_what_has_been_issued(calls, driver, monkeypatch, error):
     rnn = module(num_layers=3)
     for _ in range(3):
         run(rnn)
-    left, original = [10], stream_memory._Again.__call__
+    left, original = [10], stream_memory.HandOver.__call__
 
     def fails(self, running):
         left[0] -= 1
@@ -97,7 +97,7 @@ def test_an_error_joins_what_has_been_issued(calls, driver, monkeypatch, error):
             raise error
         original(self, running)
 
-    monkeypatch.setattr(stream_memory._Again, "__call__", fails)
+    monkeypatch.setattr(stream_memory.HandOver, "__call__", fails)
     driver.clear()
     x = torch.randn(STEPS, BATCH, 8)
     with torch.no_grad():

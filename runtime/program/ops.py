@@ -1,14 +1,19 @@
-"""Operations of a recorded call, one object each, which run again on other tensors."""
+"""Operations of a program, one object each: run once on a call's tensors, or again on others."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 
 class Place(NamedTuple):
@@ -48,33 +53,86 @@ class View(NamedTuple):
 
 
 class Running:
-    """A replay that runs. `stream` is the handle of the current stream.
+    """Run of operations. `stream` is the handle of the current stream.
 
     Attributes:
         tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
+        addresses: by slot.
         beside: the stream of torch beside the current one, while there is one.
         spent: whether an input of the call has been overwritten.
-        undo: steps to take if the replay fails, the last one first.
+        undo: steps to take if the run fails, the last one first.
     """
 
     __slots__ = ("addresses", "beside", "spent", "stream", "tensors", "undo")
+    beside: Any
 
-    def __init__(self, tensors: list[Any], addresses: list[int], stream: int) -> None:
-        self.tensors, self.addresses, self.stream = tensors, addresses, stream
-        self.spent, self.undo = False, list[Callable[[], None]]()
-        self.beside: Any = None
+    def __init__(self, stream: int, tensors: Any = (), addresses: Any = ()) -> None:
+        self.stream, self.tensors, self.addresses = stream, tensors, addresses
+        self.spent, self.beside = False, None
+        self.undo: list[Callable[[], None]] = []
 
     def give_up(self) -> None:
-        """Leave the device and the process as if the replay had not begun."""
+        """Leave the device and the process as if the run had not begun."""
         while self.undo:
             self.undo.pop()()
 
 
-# Does one operation of a call again.
-Entry = Callable[[Running], None]
+# How an operation orders streams: forks and joins those of a wavefront, or splits the work of torch
+# between two and ends that.
+Order = Literal["", "fork", "join", "split", "unsplit"]
 
 
-class Allocate:
+class Op(ABC):
+    """Operation on a device.
+
+    Attributes:
+        order: how it orders streams, if it does.
+        lane: the forked stream that it is issued on; None for the current one.
+    """
+
+    __slots__ = ()
+    order: ClassVar[Order] = ""
+    lane: int | None = None
+
+    @abstractmethod
+    def __call__(self, running: Running) -> None:
+        """Do it."""
+
+    def place(self, recorder: Recorder) -> Sequence[int]:
+        """Return the slots of the memory that it uses, and use those of each run from here on."""
+        return ()
+
+
+class Addressed(Op):
+    """Operation on memory that is given by addresses, among other numbers.
+
+    Until its memory is placed, it runs on the addresses that it was made with.
+    """
+
+    __slots__ = ("_numbers", "_places", "_words", "lane")
+
+    def __init__(self, numbers: array[int], words: Sequence[int], lane: int | None = None) -> None:
+        """Make it from 64-bit numbers, of which those at `words` are addresses, or 0 for none."""
+        self._numbers, self._words, self.lane = numbers, words, lane
+        self._places: Sequence[tuple[int, int, int]] = ()
+
+    def place(self, recorder: Recorder) -> Sequence[int]:
+        """Return the slots of its addresses, and take those of each run from here on."""
+        words = [word for word in self._words if self._numbers[word]]
+        self._places = [(word, *recorder.place(self._numbers[word])) for word in words]
+        return [slot for _, slot, _ in self._places]
+
+    def filled(self, running: Running) -> array[int]:
+        """Return the numbers, with the addresses of a run."""
+        if not self._places:
+            return self._numbers
+        addresses, numbers = running.addresses, self._numbers[:]
+        for word, slot, offset in self._places:
+            numbers[word] = addresses[slot] + offset
+        return numbers
+
+
+class Allocate(Op):
     """Allocation of a tensor of the size, strides, dtype and device of `like`."""
 
     __slots__ = ("_dtype", "_stride", "device", "nbytes", "size", "slot")
@@ -102,7 +160,7 @@ class Allocate:
         running.addresses[self.slot] = new.data_ptr()
 
 
-class AllocateTogether:
+class AllocateTogether(Op):
     """Allocation of one piece of memory for tensors that are used by their addresses alone.
 
     `offsets` are the first bytes of the slots, of which the first holds the memory.
@@ -123,7 +181,7 @@ class AllocateTogether:
             running.addresses[slot] = begin + offset
 
 
-class Operate:
+class Operate(Op):
     """Run of an operator of torch, with a view in place of each tensor of its arguments.
 
     It has no result slots if it changes tensors in place.
@@ -163,7 +221,7 @@ def _with_tensors(value: Any, tensors: Sequence[Any]) -> Any:
     return value
 
 
-class Overwrite:
+class Overwrite(Op):
     """Message to autograd that a tensor of the caller is overwritten."""
 
     __slots__ = ("_slot",)
@@ -177,7 +235,7 @@ class Overwrite:
         running.spent = True
 
 
-class Free:
+class Free(Op):
     """Release of tensors that nothing reads again."""
 
     __slots__ = ("_slots",)

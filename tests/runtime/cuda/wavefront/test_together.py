@@ -1,21 +1,20 @@
-"""What a recorded call issued to a stream, issued again: one by one, or as a graph."""
+"""Operations on one stream, issued one by one or as a graph."""
 
 from __future__ import annotations
 
 import pytest
-from rnnc.runtime.cuda.wavefront import again
-from rnnc.runtime.cuda.wavefront.again import IssueAgain
-from rnnc.runtime.cuda.wavefront.lanes import Lane
-from rnnc.runtime.program.entries import Running
+from rnnc.runtime.cuda.wavefront import ops
+from rnnc.runtime.cuda.wavefront.ops import Together
+from rnnc.runtime.program.ops import Running
 
-LANE = Lane(7, None, 0)
+LANE = 7
 
 
 class Graph:
     """What was issued while a stream captured."""
 
     def __init__(self, issue, stream):
-        assert stream == LANE.handle
+        assert stream == LANE
         before = len(ISSUED)
         issue(stream)
         self.own = ISSUED[before:]
@@ -23,7 +22,7 @@ class Graph:
         MADE.append(self)
 
     def launch_again(self, stream):
-        assert stream == LANE.handle
+        assert stream == LANE
         ISSUED.extend(("graph", each) for each in self.own)
 
 
@@ -33,7 +32,7 @@ MADE: list[Graph] = []
 
 @pytest.fixture(autouse=True)
 def graphs(monkeypatch):
-    monkeypatch.setattr(again, "graph_of", Graph)
+    monkeypatch.setattr(ops, "graph_of", Graph)
     ISSUED.clear()
     MADE.clear()
 
@@ -45,11 +44,11 @@ def issue():
     def entry(slot):
         return lambda running: ISSUED.append((slot, running.addresses[slot]))
 
-    one = IssueAgain(LANE, [entry(0), entry(2)], [0, 2])
+    one = Together(LANE, [entry(0), entry(2)], [0, 2])
 
     def issue(*addresses):
         ISSUED.clear()
-        one(Running([None] * 3, [*addresses], 0))
+        one(Running(0, [None] * 3, [*addresses]))
         return list(ISSUED)
 
     return issue
@@ -93,7 +92,7 @@ def test_addresses_that_keep_changing_make_few_graphs(issue):
 
 def test_launches_pay_for_further_graphs(issue):
     for place in range(30):
-        for _ in range(1 + again._COST):
+        for _ in range(1 + ops._COST):
             issue(place, 0, 0)
     assert len(MADE) == 30
 
@@ -104,7 +103,7 @@ def test_an_error_while_a_graph_is_made_keeps_none(issue, monkeypatch):
 
     issue(10, 20, 30)
     with monkeypatch.context() as patch:
-        patch.setattr(again, "graph_of", fails)
+        patch.setattr(ops, "graph_of", fails)
         with pytest.raises(KeyboardInterrupt):
             issue(10, 20, 30)
     assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
@@ -117,7 +116,7 @@ def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
         asked.append(stream)
         raise RuntimeError("cudaErrorMemoryAllocation")
 
-    monkeypatch.setattr(again, "graph_of", refuses)
+    monkeypatch.setattr(ops, "graph_of", refuses)
     for _ in range(5):
         assert issue(10, 20, 30) == [(0, 10), (2, 30)]
-    assert asked == [LANE.handle]
+    assert asked == [LANE]

@@ -1,54 +1,84 @@
-"""Use of a wavefront's streams by a recorded call, done again."""
+"""Operations of programs on the streams of a wavefront."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ...program.entries import Entry, Running
-from ...program.recorder import Recorder
+from ...program.ops import Op, Running
 from ..driver.graphs import Graph, graph_of
 from .lanes import Lane, Lanes
 
-# Graphs of one entry: a loop of calls has two sets of addresses, or a few.
+# Graphs of one operation: a loop of calls has two sets of addresses, or a few.
 _MOST_GRAPHS = 4
 # To make a graph takes as long as some launches save. Where addresses keep changing, no more are
 # made; where they change now and then, launches pay for new ones.
 _COST, _MOST_SAVED = 4, 32  # launches
 
 
-def fork_again(recorder: Recorder, lanes: Lanes) -> None:
-    """Record that the streams were forked. A replay that fails joins them."""
+class _OfLanes(Op):
+    """Order between the current stream and those of wavefronts."""
 
-    def fork(running: Running) -> None:
-        lanes.fork(running.stream)
-        running.undo.append(lanes.join)
+    __slots__ = ("_lanes",)
 
-    recorder.fork(fork)
-
-
-def enter_again(recorder: Recorder, lanes: Lanes, lane: Lane) -> None:
-    """Record that a stream entered."""
-    recorder.add(lambda _: lanes.enter(lane), [], beside=True)
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
 
 
-def leave_again(recorder: Recorder, lanes: Lanes, lane: Lane) -> None:
-    """Record that a stream left. What it used stays in place until all are joined."""
-    recorder.add(lambda _: lanes.leave(lane), [], beside=True)
+class Fork(_OfLanes):
+    """Fork of the streams from the current one; a run that fails joins them."""
+
+    __slots__ = ()
+    order = "fork"
+
+    def __call__(self, running: Running) -> None:
+        """Fork them."""
+        self._lanes.fork(running.stream)
+        running.undo.append(self._lanes.join)
 
 
-def join_again(recorder: Recorder, lanes: Lanes) -> None:
-    """Record that the streams were joined."""
+class Join(_OfLanes):
+    """Join of the streams with the current one."""
 
-    def join(running: Running) -> None:
+    __slots__ = ()
+    order = "join"
+
+    def __call__(self, running: Running) -> None:
+        """Join them."""
         running.undo.pop()
-        lanes.join()
-
-    recorder.join(join)
+        self._lanes.join()
 
 
-class IssueAgain:
-    """Operations that a recorded call issued to a stream, one per entry, issued again.
+class _OfLane(_OfLanes):
+    __slots__ = ("_lane", "lane")
+
+    def __init__(self, lanes: Lanes, lane: Lane) -> None:
+        super().__init__(lanes)
+        self._lane, self.lane = lane, lane.handle
+
+
+class Enter(_OfLane):
+    """Start of a stream after the fork."""
+
+    __slots__ = ()
+
+    def __call__(self, running: Running) -> None:
+        """Let it start."""
+        self._lanes.enter(self._lane)
+
+
+class Leave(_OfLane):
+    """Return of a stream. What it used stays in place until all are joined."""
+
+    __slots__ = ()
+
+    def __call__(self, running: Running) -> None:
+        """Let the current stream go on after it."""
+        self._lanes.leave(self._lane)
+
+
+class Together(Op):
+    """Operations on one stream, issued together.
 
     The next layer's kernel is issued behind all products of the layer before, which take the host
     15 us each: longer than the device needs for them, if it was idle. A graph of them takes 5 us.
@@ -56,10 +86,11 @@ class IssueAgain:
     one after the other, as in the stream. `slots` are the tensors that they use.
     """
 
-    __slots__ = ("_entries", "_graphs", "_lane", "_missed", "_saved", "_slots")
+    __slots__ = ("_graphs", "_missed", "_saved", "_slots", "_stream", "lane", "ops")
 
-    def __init__(self, lane: Lane, entries: Sequence[Entry], slots: Sequence[int]) -> None:
-        self._lane, self._entries, self._slots = lane.handle, tuple(entries), tuple(slots)
+    def __init__(self, stream: int, ops: Sequence[Op], slots: Sequence[int]) -> None:
+        self.lane = self._stream = stream
+        self.ops, self._slots = tuple(ops), tuple(slots)
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
         self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
@@ -71,7 +102,7 @@ class IssueAgain:
         if graph is None and addresses in self._missed and self._saved >= _COST:
             graph = self._make(addresses, running)
         if graph is not None:
-            graph.launch_again(self._lane)
+            graph.launch_again(self._stream)
             self._saved = min(self._saved + 1, _MOST_SAVED)
             return
         self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
@@ -86,7 +117,7 @@ class IssueAgain:
         if len(self._graphs) == _MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         try:
-            graph = graph_of(lambda _: self._issue(running), self._lane)
+            graph = graph_of(lambda _: self._issue(running), self._stream)
         except RuntimeError:
             self._saved = -math.inf
             return None
@@ -96,5 +127,5 @@ class IssueAgain:
         return graph
 
     def _issue(self, running: Running) -> None:
-        for entry in self._entries:
-            entry(running)
+        for op in self.ops:
+            op(running)

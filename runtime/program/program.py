@@ -1,4 +1,4 @@
-"""A recorded call, run again on other tensors."""
+"""Programs: what calls of one kind ask of the device, executed on the tensors of each."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .entries import Entry, Running, View
+from .ops import Op, Running, View
 
 _WIDEST_ACCESS = 16  # bytes
 
 
-class Replay:
-    """Recorded work of a call on the device. It holds no tensor of a call but constants.
+class Program:
+    """Work of a call on the device, in order. It holds no tensor of a call but constants.
 
-    The entries make `made` tensors. The first constant has the slot -1, the second -2; constants
+    The operations make `made` tensors. The first constant has the slot -1, the second -2; constants
     outlive calls. `empty` inputs have no elements.
     """
 
-    __slots__ = ("_constants", "_empty", "_entries", "_made", "_places", "_results")
+    __slots__ = ("_constants", "_empty", "_places", "_results", "ops")
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        ops: Sequence[Op],
         made: int,
         constants: Sequence[Tensor],
         results: Sequence[View | None],
         empty: int,
     ) -> None:
-        self._entries, self._results, self._empty = tuple(entries), tuple(results), empty
+        self.ops, self._results, self._empty = tuple(ops), tuple(results), empty
         self._constants = [*[None] * made, *constants[::-1]]
         self._places = [*[0] * made, *(tensor.data_ptr() for tensor in constants[::-1])]
 
@@ -43,10 +43,10 @@ class Replay:
         # Fully sharded modules free memory between calls.
         if not aligned(addresses) or addresses.count(0) != self._empty:
             return None
-        running = Running([*inputs, *self._constants], addresses + self._places, stream)
+        running = Running(stream, [*inputs, *self._constants], addresses + self._places)
         try:
-            for entry in self._entries:
-                entry(running)
+            for op in self.ops:
+                op(running)
         except BaseException as error:
             running.give_up()
             if running.spent or not isinstance(error, torch.OutOfMemoryError):

@@ -1,0 +1,108 @@
+"""Operations of programs on a GPU: launches, fills, and room in the queue of a stream."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ..program.ops import Addressed, Op, Running
+from .driver.driver import Configured, check_launch, configured
+from .driver.library import check, keeping, letting_go
+from .driver.room import make_room
+
+if TYPE_CHECKING:
+    from .launch import Kernel
+
+_WORD = 8  # bytes
+_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+# The handles of kernels that were launched once: the first launch may load a kernel, and wait.
+_LOADED: set[int] = set()
+
+
+class Launch(Addressed):
+    """Launch of a kernel on the current device, whose only argument is a struct."""
+
+    __slots__ = ("_config", "grid", "kernel", "struct")
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        arguments: ctypes.Structure,
+        lane: int | None,
+    ) -> None:
+        # The driver reads the address of the only argument, which lies behind the argument.
+        numbers = array("q", bytes(arguments))
+        numbers.append(0)
+        super().__init__(numbers, addresses_of(type(arguments)), lane)
+        self.kernel, self.grid, self.struct = kernel, grid, type(arguments)
+        self._config: Configured | None = None
+
+    def __call__(self, running: Running) -> None:
+        """Launch it; return at once."""
+        numbers = self.filled(running)
+        begin, count = numbers.buffer_info()
+        numbers[count - 1] = begin
+        stream = running.stream if self.lane is None else self.lane
+        config, kernel = self._config, self.kernel
+        if config is None or config.stream != stream:
+            cooperative = None if kernel.resident is None else _COOPERATIVE
+            config = configured(self.grid, kernel.threads, kernel.shared, stream, cooperative)
+            self._config = config
+        launch = (keeping if kernel.function in _LOADED else letting_go)("cuLaunchKernelEx")
+        status = launch(config.address, kernel.function, begin + (count - 1) * _WORD, None)
+        if status:
+            check_launch(status, f"launch of {kernel.name} on cuda:{kernel.device}")
+        _LOADED.add(kernel.function)
+
+
+class Fill(Addressed):
+    """Setting of all bytes of a tensor without gaps, on the current stream."""
+
+    __slots__ = ("_byte", "_size")
+
+    def __init__(self, tensor: Tensor, byte: int) -> None:
+        super().__init__(array("q", [tensor.data_ptr()]), (0,))
+        self._byte, self._size = byte, tensor.nbytes
+
+    def __call__(self, running: Running) -> None:
+        """Set them."""
+        (begin,) = self.filled(running)
+        status = keeping("cuMemsetD8Async")(begin, self._byte, self._size, running.stream)
+        if status:
+            check(status)
+
+
+class MakeRoom(Op):
+    """Wait for room in the queue of the current stream, where a launch would wait for it."""
+
+    __slots__ = ("_device",)
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def __call__(self, running: Running) -> None:
+        """Wait, if it is needed."""
+        make_room(self._device, running.stream)
+
+
+@lru_cache(maxsize=256)
+def addresses_of(struct: type[Any], first: int = 0) -> tuple[int, ...]:
+    """Return the numbers of the words of a struct, or of an array, that are addresses."""
+    if struct is ctypes.c_void_p:
+        return (first,)
+    if issubclass(struct, ctypes.Array):
+        each: Any = struct._type_
+        words, count = ctypes.sizeof(each) // _WORD, ctypes.sizeof(struct) // ctypes.sizeof(each)
+        return tuple(word for i in range(count) for word in addresses_of(each, first + i * words))
+    if not issubclass(struct, ctypes.Structure):
+        return ()
+    return tuple(
+        word
+        for name, kind, *_ in struct._fields_
+        for word in addresses_of(kind, first + getattr(struct, name).offset // _WORD)
+    )
