@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 
 from ..call.tensors import strides_of_unweighted
-from ..program.ops import Addressed, Running
+from ..program.ops import Addressed, Name, Running
 from ..program.recorder import issue, refuse_recording
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class Native(Addressed):
         self._words = [i for i, f in enumerate(self._fields) if isinstance(f, Tensor)]
         self._fields = ()  # it holds no tensor of a call
         return super().place(recorder)
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        called = getattr(self._function, "__name__", "a function")
+        return f"call {called} on {', '.join(self.named(name).values())}"
 
     def __call__(self, running: Running) -> None:
         """Call it."""

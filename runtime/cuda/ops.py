@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..program.ops import Addressed, Op, Running
+from ..program.ops import Addressed, Name, Op, Running, bytes_text
 from .driver.driver import Configured, check_launch, configured
 from .driver.library import check, keeping, letting_go
 from .driver.room import make_room
@@ -38,9 +38,16 @@ class Launch(Addressed):
         # The driver reads the address of the only argument, which lies behind the argument.
         numbers = array("q", bytes(arguments))
         numbers.append(0)
-        super().__init__(numbers, addresses_of(type(arguments)), lane)
+        words = [word for word, _ in addresses_of(type(arguments))]
+        super().__init__(numbers, words, lane)
         self.kernel, self.grid, self.struct = kernel, grid, type(arguments)
         self._config: Configured | None = None
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        kernel, blocks = self.kernel, " x ".join(map(str, self.grid))
+        given = fields_text(self, self.struct, name)
+        return f"launch {kernel.name}, {blocks} blocks of {kernel.threads} threads: {given}"
 
     def __call__(self, running: Running) -> None:
         """Launch it; return at once."""
@@ -60,6 +67,12 @@ class Launch(Addressed):
         _LOADED.add(kernel.function)
 
 
+def fields_text(op: Addressed, struct: type[ctypes.Structure], name: Name) -> str:
+    """Return the memory that an operation gives to a struct, by the names of the fields."""
+    fields = dict(addresses_of(struct))
+    return ", ".join(f"{fields[word]} = {memory}" for word, memory in op.named(name).items())
+
+
 class Fill(Addressed):
     """Setting of all bytes of a tensor without gaps, on the current stream."""
 
@@ -68,6 +81,11 @@ class Fill(Addressed):
     def __init__(self, tensor: Tensor, byte: int) -> None:
         super().__init__(array("q", [tensor.data_ptr()]), (0,))
         self._byte, self._size = byte, tensor.nbytes
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        (memory,) = self.named(name).values()
+        return f"set each byte of {memory} to {self._byte:#x}, {bytes_text(self._size)}"
 
     def __call__(self, running: Running) -> None:
         """Set them."""
@@ -85,24 +103,35 @@ class MakeRoom(Op):
     def __init__(self, device: int) -> None:
         self._device = device
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "wait for room in the queue of the stream, where there is none"
+
     def __call__(self, running: Running) -> None:
         """Wait, if it is needed."""
         make_room(self._device, running.stream)
 
 
 @lru_cache(maxsize=256)
-def addresses_of(struct: type[Any], first: int = 0) -> tuple[int, ...]:
-    """Return the numbers of the words of a struct, or of an array, that are addresses."""
+def addresses_of(struct: type[Any], first: int = 0, name: str = "") -> tuple[tuple[int, str], ...]:
+    """Return the words of a struct, or of an array, that are addresses, and their names.
+
+    `first` is the number of its first word, and `name` that of the field that holds it.
+    """
     if struct is ctypes.c_void_p:
-        return (first,)
+        return ((first, name),)
     if issubclass(struct, ctypes.Array):
         each: Any = struct._type_
         words, count = ctypes.sizeof(each) // _WORD, ctypes.sizeof(struct) // ctypes.sizeof(each)
-        return tuple(word for i in range(count) for word in addresses_of(each, first + i * words))
+        parts = [addresses_of(each, first + i * words, f"{name}[{i}]") for i in range(count)]
+        return tuple(word for part in parts for word in part)
     if not issubclass(struct, ctypes.Structure):
         return ()
-    return tuple(
-        word
-        for name, kind, *_ in struct._fields_
-        for word in addresses_of(kind, first + getattr(struct, name).offset // _WORD)
-    )
+    fields = [
+        (own, kind, getattr(struct, own).offset // _WORD) for own, kind, *_ in struct._fields_
+    ]
+    named = [
+        addresses_of(kind, first + place, f"{name}.{own}" if name.endswith("]") else own)
+        for own, kind, place in fields
+    ]
+    return tuple(word for field in named for word in field)

@@ -77,6 +77,8 @@ class Running:
             self.undo.pop()()
 
 
+# Names memory: of a slot, or an offset in bytes behind the first element of one.
+Name = Callable[[int, int], str]
 # How an operation orders streams: forks and joins those of a wavefront, or splits the work of torch
 # between two and ends that.
 Order = Literal["", "fork", "join", "split", "unsplit"]
@@ -102,6 +104,10 @@ class Op(ABC):
         """Return the slots of the memory that it uses, and use those of each run from here on."""
         return ()
 
+    @abstractmethod
+    def text(self, name: Name) -> str:
+        """Return it in words; `name` gives the names of memory."""
+
 
 class Addressed(Op):
     """Operation on memory that is given by addresses, among other numbers.
@@ -122,6 +128,10 @@ class Addressed(Op):
         self._places = [(word, *recorder.place(self._numbers[word])) for word in words]
         return [slot for _, slot, _ in self._places]
 
+    def named(self, name: Name) -> dict[int, str]:
+        """Return the name of the memory at each word that is an address, once it is placed."""
+        return {word: name(slot, offset) for word, slot, offset in self._places}
+
     def filled(self, running: Running) -> array[int]:
         """Return the numbers, with the addresses of a run."""
         if not self._places:
@@ -141,6 +151,11 @@ class Allocate(Op):
         self.slot, self.size, self.nbytes = slot, tuple(like.shape), like.nbytes
         self._dtype, self.device = like.dtype, like.device
         self._stride = None if like.is_contiguous() else like.stride()
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        size, dtype = " x ".join(map(str, self.size)), str(self._dtype).removeprefix("torch.")
+        return f"allocate {name(self.slot, 0)}: {size} of {dtype}, {bytes_text(self.nbytes)}"
 
     def reshape(self, view: View) -> bool:
         """Allocate a result in its own shape if it is all of the memory; return True if so."""
@@ -172,6 +187,11 @@ class AllocateTogether(Op):
         self._offsets, self._slot = tuple(offsets.items()), next(iter(offsets))
         self._size, self._device = size, device
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        names = ", ".join(name(slot, 0) for slot, _ in self._offsets)
+        return f"allocate {names} in one piece, {bytes_text(self._size)}"
+
     def __call__(self, running: Running) -> None:
         """Allocate them."""
         memory = torch.empty(self._size, dtype=torch.uint8, device=self._device)
@@ -199,6 +219,13 @@ class Operate(Op):
         self._operator, self._arguments, self._named = operator, arguments, named
         self._slots = slots
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        views = _views([*self._arguments, *self._named.values()])
+        read = ", ".join(name(view.slot, 0) for view in views)
+        to = ", ".join(name(slot, 0) for slot in self._slots)
+        return f"torch's {self._operator}: {read}{' -> ' if to else ''}{to}"
+
     def __call__(self, running: Running) -> None:
         """Run it."""
         tensors = running.tensors
@@ -221,6 +248,15 @@ def _with_tensors(value: Any, tensors: Sequence[Any]) -> Any:
     return value
 
 
+def _views(value: Any) -> list[View]:
+    """Return the views among arguments."""
+    if isinstance(value, View):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [view for each in value for view in _views(each)]
+    return []
+
+
 class Overwrite(Op):
     """Message to autograd that a tensor of the caller is overwritten."""
 
@@ -228,6 +264,10 @@ class Overwrite(Op):
 
     def __init__(self, slot: int) -> None:
         self._slot = slot
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return f"from here on {name(self._slot, 0)} is overwritten"
 
     def __call__(self, running: Running) -> None:
         """Tell autograd."""
@@ -243,7 +283,19 @@ class Free(Op):
     def __init__(self, slots: tuple[int, ...]) -> None:
         self._slots = slots
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return f"free {', '.join(name(slot, 0) for slot in self._slots)}"
+
     def __call__(self, running: Running) -> None:
         """Release them."""
         for slot in self._slots:
             running.tensors[slot] = None
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes in words."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

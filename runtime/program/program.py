@@ -20,7 +20,7 @@ class Program:
     outlive calls. `empty` inputs have no elements.
     """
 
-    __slots__ = ("_constants", "_empty", "_places", "_results", "ops")
+    __slots__ = ("_constants", "_empty", "_places", "ops", "results")
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Program:
         results: Sequence[View | None],
         empty: int,
     ) -> None:
-        self.ops, self._results, self._empty = tuple(ops), tuple(results), empty
+        self.ops, self.results, self._empty = tuple(ops), tuple(results), empty
         self._constants = [*[None] * made, *constants[::-1]]
         self._places = [*[0] * made, *(tensor.data_ptr() for tensor in constants[::-1])]
 
@@ -53,7 +53,7 @@ class Program:
                 raise
             return None  # another plan may need less
         tensors = running.tensors
-        return [None if view is None else view.of(tensors) for view in self._results]
+        return [None if view is None else view.of(tensors) for view in self.results]
 
 
 def aligned(addresses: Sequence[int]) -> bool:

@@ -12,7 +12,8 @@ import torch
 from compared import assert_alike, drawn, gradients, heads_of, made, spread
 from layouts import LAYOUTS
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, save_policy
-from rnnc.runtime.grad import compute
+from rnnc.runtime.grad import node
+from rnnc.runtime.grad.operators import call
 from steps import own_steps
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
@@ -131,16 +132,16 @@ class Counted:
     """How often the kernels of all layers run forward."""
 
     def __enter__(self):
-        self.runs, self._own = 0, compute.forward_layers
-        compute.forward_layers = self._run
+        self.runs, self._own = 0, call.replayed
+        call.replayed = node.replayed = self._run
         return self
 
-    def _run(self, *call, **options):
-        self.runs += 1
-        return self._own(*call, **options)
+    def _run(self, replays, key, *others, **options):
+        self.runs += key == "forward"
+        return self._own(replays, key, *others, **options)
 
     def __exit__(self, *_):
-        compute.forward_layers = self._own
+        call.replayed = node.replayed = self._own
 
 
 def check_sharded_activation_checkpointing(mesh):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from ...codegen.shape import Shape
 from ..options import (
     Batch,
@@ -26,15 +30,29 @@ def plan_command(
     batch: Batch = 16,
     variant: VariantOption = "auto",
     features: Features = None,
+    layers: Annotated[
+        int, typer.Option(min=1, help="Layers of a module: how they run, at once or in turn.")
+    ] = 1,
+    bidirectional: Annotated[
+        bool, typer.Option("--bidirectional", help="Both directions of time: how they run.")
+    ] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a sequence.")] = 1024,
     plot: Plot = None,
 ) -> None:
     """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.
 
     No GPU is needed. Each kind of plan has a line with its estimate, or with what it would need. A
     star marks the plan that is taken; forward and backward may be of different kinds. --features
-    asks for the plan of a single step.
+    asks for the plan of a single step, and --layers for the order of a module's layers.
     """
     from ..plan import print_plan
 
-    shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+    shape = Shape(heads, head_dim, batch, steps, dtype=dtype.value)
     print_plan(cell, shape, gpu, variant, features, plot)
+    if layers > 1 or bidirectional:
+        from ..console import print_lines
+        from ..find import find_cell
+        from ..layers import layers_text
+
+        found = find_cell(cell)
+        print_lines(f"\n{layers_text(found, shape, layers, bidirectional, variant, gpu)}")

@@ -22,6 +22,7 @@ class What(StrEnum):
     LATEX = "latex"
     CPP = "cpp"
     CUDA = "cuda"
+    PROGRAM = "program"
     JSON = "json"
 
 
@@ -38,8 +39,17 @@ _WORDS = {
     "variant": "variant",
     "features": "features",
     "reverse": "reversed time",
+    "layers": "layers",
+    "steps": "steps",
+    "batch": "batch rows",
+    "bidirectional": "second direction",
 }
-_OPTIONS = {What.CPP: {"dtype", "reverse"}, What.CUDA: set(_WORDS)}
+_KERNEL = {"dtype", "heads", "head_dim", "gpu", "variant"}
+_OPTIONS = {
+    What.CPP: {"dtype", "reverse"},
+    What.CUDA: {*_KERNEL, "features", "reverse"},
+    What.PROGRAM: {*_KERNEL, "layers", "steps", "batch", "bidirectional"},
+}
 
 
 def show_command(
@@ -47,25 +57,26 @@ def show_command(
     what: Annotated[What, typer.Option(help="What to show of the cell.")] = What.EQUATIONS,
     dtype: Annotated[
         Scalar | None,
-        typer.Option(help="The scalar type of --what cpp (float32) or cuda (bfloat16)."),
+        typer.Option(help="The scalar type of --what cpp (float32), cuda or program (bfloat16)."),
     ] = None,
     heads: Annotated[
-        int | None, typer.Option(help="With --what cuda: the number of heads (1).")
+        int | None, typer.Option(help="With --what cuda or program: the number of heads (1).")
     ] = None,
     head_dim: Annotated[
-        int | None, typer.Option(help="With --what cuda: units per head (64).")
+        int | None, typer.Option(help="With --what cuda or program: units per head (64).")
     ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(
-            help="With --what cuda: the GPU, as `rnnc limits` names it (H200).",
+            help="With --what cuda or program: the GPU, as `rnnc limits` names it (H200).",
             autocompletion=gpu_words,
         ),
     ] = None,
     variant: Annotated[
         str | None,
         typer.Option(
-            help="With --what cuda: the kind of plan (auto).", autocompletion=variant_words
+            help="With --what cuda or program: the kind of plan (auto).",
+            autocompletion=variant_words,
         ),
     ] = None,
     reverse: ReverseOption = False,
@@ -75,8 +86,19 @@ def show_command(
             help="With --what cuda: features of a module's input, for a single step of its layers."
         ),
     ] = None,
+    layers: Annotated[int | None, typer.Option(help="With --what program: layers (1).")] = None,
+    steps: Annotated[int | None, typer.Option(help="With --what program: steps (1024).")] = None,
+    batch: Annotated[int | None, typer.Option(help="With --what program: rows (16).")] = None,
+    bidirectional: Annotated[
+        bool, typer.Option("--bidirectional", help="With --what program: both directions of time.")
+    ] = False,
 ) -> None:
-    """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""
+    """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON.
+
+    --what program shows what a training call of a module asks of a GPU, forward and backward: each
+    launch, product, copy and wait, in the order of issue, with the memory that it uses. No GPU is
+    needed.
+    """
     options: dict[str, Any] = {
         "dtype": dtype and dtype.value,
         "heads": heads,
@@ -85,6 +107,10 @@ def show_command(
         "variant": variant,
         "reverse": reverse or None,
         "features": features,
+        "layers": layers,
+        "steps": steps,
+        "batch": batch,
+        "bidirectional": bidirectional or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
@@ -116,6 +142,13 @@ def show_command(
             with stage(f"writing the CUDA of {found.name}"):
                 source = found.cuda(**given)
             print_code(source.code, "cuda")
+        case What.PROGRAM:
+            from ..program import Sizes, program_of
+
+            name = given.pop("gpu", "H200")
+            with stage(f"writing the program of {found.name}"):
+                program = program_of(found, Sizes(**given), name)
+            print_lines(program)
         case What.JSON:
             print_code(found.to_json(), "json")
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
-from ...program.ops import Addressed, Running, View
+from ...program.ops import Addressed, Name, Running, View
 from ...program.recorder import issue
 from ..driver.streams import current_stream
 from ..launch import CallSizes, Launcher
 from ..memory.kept import Kept
-from ..ops import addresses_of
+from ..ops import addresses_of, fields_text
 from .work import Work
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Steps(Addressed):
     def __init__(
         self, what: tuple[Any, ...], arguments: ctypes.Structure, R: Tensor | None, steps: int
     ) -> None:
-        super().__init__(array("q", bytes(arguments)), addresses_of(type(arguments)))
+        words = [word for word, _ in addresses_of(type(arguments))]
+        super().__init__(array("q", bytes(arguments)), words)
         self.what, self._struct, self.steps = what, type(arguments), steps
         self._R: Tensor | View | None = R
 
@@ -49,6 +50,14 @@ class Steps(Addressed):
             return slots
         self._R = recorder.view(self._R)
         return [*slots, self._R.slot]
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        _, plan, *_ = self.what
+        given = fields_text(self, self._struct, name)
+        return (
+            f"run {self.steps} steps of a product and a kernel, in graphs of {plan.chunk}: {given}"
+        )
 
     def __call__(self, running: Running) -> None:
         """Run all steps on the current stream."""

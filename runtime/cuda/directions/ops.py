@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...program.ops import Op, Running
+from ...program.ops import Name, Op, Running
 from ..driver.events import follow
 
 
@@ -23,6 +23,10 @@ class Split(Op):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "a second stream starts"
 
     def __call__(self, running: Running) -> None:
         """Start it."""
@@ -42,6 +46,10 @@ class ChangeStreams(Op):
 
     __slots__ = ()
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "go on with the other stream"
+
     def __call__(self, running: Running) -> None:
         """Change."""
         other = running.beside
@@ -54,6 +62,10 @@ class Unsplit(Op):
 
     __slots__ = ()
     order = "unsplit"
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "go on after both streams"
 
     def __call__(self, running: Running) -> None:
         """End it."""

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...program.ops import Addressed, Running
+from ...program.ops import Addressed, Name, Running
 from .described import is_described
 from .driver import driver_library
 from .library import check, keeping
@@ -47,6 +47,14 @@ class HandOver(Addressed):
         words = array("Q", [word for number in numbers for word in (*number, _FLAGS, 0, 0)])
         super().__init__(words, range(_ADDRESS, len(words), _WORDS), stream)
         self.writes, self.waits = len(writes), len(waits)
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        found = []
+        for number, (word, memory) in enumerate(self.named(name).items()):
+            what = "write" if number < self.writes else "wait for"
+            found.append(f"{what} {self._numbers[word + 1]} at {memory}")
+        return "; ".join(found)
 
     def __call__(self, running: Running) -> None:
         """Give the stream its operations."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...program.ops import Addressed, Running
+from ...program.ops import Addressed, Name, Running
 from ...program.recorder import issue
 from ..driver.cublas import workspace_bytes
 from ..driver.matmul import Matmul, Multiplies, multiplies
@@ -37,6 +37,15 @@ class Multiply(Addressed):
         super().__init__(array("q", [*addresses, memory]), range(4), lane)
         self.kind, self._launch, self._device = kind, launch, device
         self._own = None if own is None else size
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        kind, (second, first, to, *_) = self.kind, self.named(name).values()
+        # The library's matrices lie by columns: it is given the product of the transposes.
+        rows, inner, columns = kind.columns, kind.inner, kind.rows
+        many = "" if kind.products == 1 else f"{kind.products} times "
+        sizes = f"{many}({rows} x {inner}) ({inner} x {columns})"
+        return f"multiply {sizes}: {first}, {second} {'added to' if kind.add else '->'} {to}"
 
     def __call__(self, running: Running) -> None:
         """Launch it; return at once."""

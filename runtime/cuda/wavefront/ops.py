@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...program.ops import Op, Running
+from ...program.ops import Name, Op, Running
 from ..driver.graphs import Graph, graph_of
 from .lanes import Lane, Lanes
 
@@ -31,6 +31,10 @@ class Fork(_OfLanes):
     __slots__ = ()
     order = "fork"
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "other streams may start"
+
     def __call__(self, running: Running) -> None:
         """Fork them."""
         self._lanes.fork(running.stream)
@@ -42,6 +46,10 @@ class Join(_OfLanes):
 
     __slots__ = ()
     order = "join"
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "go on after all other streams"
 
     def __call__(self, running: Running) -> None:
         """Join them."""
@@ -62,6 +70,10 @@ class Enter(_OfLane):
 
     __slots__ = ()
 
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "start"
+
     def __call__(self, running: Running) -> None:
         """Let it start."""
         self._lanes.enter(self._lane)
@@ -71,6 +83,10 @@ class Leave(_OfLane):
     """Return of a stream. What it used stays in place until all are joined."""
 
     __slots__ = ()
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        return "let the caller's stream go on"
 
     def __call__(self, running: Running) -> None:
         """Let the current stream go on after it."""
@@ -94,6 +110,10 @@ class Together(Op):
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
         self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
+
+    def text(self, name: Name) -> str:
+        """Return them in words, one behind the other."""
+        return "; then ".join(op.text(name) for op in self.ops)
 
     def __call__(self, running: Running) -> None:
         """Issue them."""

@@ -132,13 +132,13 @@ def bounded_products(
     """
     # As they lie in `Between`: the rows of the weights are those of the gates.
     shapes = (rows, gates * hidden), (rows, hidden), (gates * hidden, hidden)
-    with _disable_current_modes():  # no mode of a call sees what it does not read
+    with _disable_current_modes():  # they are no tensors of a call
         outputs, inputs, weights = (
             torch.empty(shape, dtype=dtype, device="meta") for shape in shapes
         )
-    forward = direction == "forward"
-    operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
-    kind = kind_of_rows(*operands, tf32)  # whose first factor, by columns, are the weights
+        forward = direction == "forward"
+        operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
+        kind = kind_of_rows(*operands, tf32)  # whose first factor, by columns, are the weights
     kind = kind._replace(first=kind.first._replace(aligned=alignment))
     return is_bounded(multiplies(kind, device, PRODUCT_CLUSTER))
 

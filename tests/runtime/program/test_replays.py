@@ -38,6 +38,9 @@ class Noted(Addressed):
         super().__init__(array("q", [0 if tensor is None else tensor.data_ptr()]), (0,), lane)
         self.do, self.order = do, order
 
+    def text(self, name):
+        return "do what a test does"
+
     def __call__(self, running):
         self.do(running, self.filled(running)[0])
 
@@ -326,7 +329,7 @@ def test_which_words_of_a_struct_are_addresses():
     struct = grid_struct(backward_arguments(2, 3))
     numbers = array("q", range(ctypes.sizeof(struct) // 8))
     filled = struct.from_buffer(numbers)
-    found = [numbers[word] for word in addresses_of(struct)]
+    found = [numbers[word] for word, _ in addresses_of(struct)]
 
     def pointers(value):
         for name, kind, *_ in value._fields_:

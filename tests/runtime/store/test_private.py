@@ -22,6 +22,7 @@ import torch
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import build, compile
 from rnnc.runtime.cpu.compile import cpu_library
+from rnnc.runtime.program.replays import forget_replays
 from rnnc.runtime.store import files as cache
 from rnnc.runtime.store import private
 from rnnc.runtime.store.files import cached, keep, look_up
@@ -39,6 +40,7 @@ def afresh(monkeypatch, tmp_path):
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     cpu_library.cache_clear()
+    forget_replays()  # they hold functions of libraries
     yield
     cpu_library.cache_clear()
 

@@ -41,10 +41,10 @@ def graphs(monkeypatch):
 def issue():
     """Issue two operations on two of three tensors at some addresses; tell what was issued."""
 
-    def entry(slot):
+    def op(slot):
         return lambda running: ISSUED.append((slot, running.addresses[slot]))
 
-    one = Together(LANE, [entry(0), entry(2)], [0, 2])
+    one = Together(LANE, [op(0), op(2)], [0, 2])
 
     def issue(*addresses):
         ISSUED.clear()

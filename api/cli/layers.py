@@ -1,0 +1,72 @@
+"""The order in which the layers of a module run on a GPU, which need not be there."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from ..codegen.cuda.limits import limits_of
+from ..codegen.cuda.wavefront.items import check_order, items_of
+from ..codegen.shape import DIRECTIONS, Direction, Shape
+from ..define import Cell
+from ..runtime.call.call import Call, Choice, call_of
+from ..runtime.cuda.directions.joins import joins
+from ..runtime.cuda.driver.described import describe
+from ..runtime.cuda.products.precision import rounds
+from ..runtime.cuda.wavefront.run import Chunks
+from ..runtime.cuda.wavefront.schedule import Question, Schedule, StackSizes, schedule_of
+
+
+def layers_text(
+    cell: Cell, shape: Shape, layers: int, bidirectional: bool, variant: str, gpu: str
+) -> str:
+    """How the layers of a training call run on a GPU by name: a line for each direction of a call.
+
+    Raises:
+        RnncError: there is no such GPU, or no plan.
+    """
+    device, dtype = describe(limits_of(gpu)), getattr(torch, shape.dtype)
+    choice = Choice(variant)
+    tf32 = rounds(dtype, choice.precision)
+    call = call_of(cell.text, "cuda", True, (True,) * len(cell.states), choice, tf32)
+    if bidirectional:
+        return _directions(call, shape, dtype, device)
+    gates = len(cell.input_gates)
+    sizes = StackSizes(layers, shape.steps, shape.batch, shape.heads, shape.head_dim, gates)
+    return "\n".join(
+        _line(
+            schedule_of(Question(call, direction, sizes, dtype, device, "auto")), direction, sizes
+        )
+        for direction in DIRECTIONS
+    )
+
+
+def _directions(call: Call, shape: Shape, dtype: torch.dtype, device: int) -> str:
+    """How both directions of a layer run; layers of two directions run one after the other."""
+    if joins(call, shape.batch, shape.heads, shape.head_dim, dtype, device):
+        return f"both directions: one call of {2 * shape.heads} heads per layer"
+    return "both directions: a call of each per layer, on two streams"
+
+
+def _line(schedule: Schedule, direction: Direction, sizes: StackSizes) -> str:
+    """A schedule in words. Its order is checked on the way."""
+    if schedule.partition is None or schedule.chunk is None:
+        why = schedule.why_not or "at once they would take no less time"
+        return f"{direction}: {sizes.layers} layers one after the other ({why})"
+    whole = sum(schedule.groups)
+    chunks = Chunks(sizes.steps, schedule.chunk, descending=direction == "backward").indices
+    counts: Counter[str] = Counter()
+    first = 0
+    for size in schedule.groups:
+        first += size
+        items = items_of(size, chunks, first < whole)
+        check_order(items)
+        counts.update(item.kind for item in items)
+    groups = " and then ".join(map(str, schedule.groups))
+    kinds = f"{counts['layer']} launches, {counts['product']} products"
+    return (
+        f"{direction}: {groups} of {whole} layers at once, on {schedule.partition.size}"
+        f" multiprocessors, with products of {schedule.chunk} steps: {kinds},"
+        f" {counts['handover']} handovers; each wait names a signal that is issued before"
+    )

@@ -1,0 +1,111 @@
+"""`rnnc show --what program`: what a call of a module asks of a GPU, which need not be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..codegen.cuda.limits import limits_of
+from ..codegen.shape import Dtype
+from ..define import Cell
+from ..runtime.call.settings import Asked, Settings, stack_of
+from ..runtime.call.stack import Stack, Tensors
+from ..runtime.cuda.directions.joins import joins
+from ..runtime.cuda.driver.described import describe
+from ..runtime.grad.compute import forward_of, gradients_of, kept_from
+from ..runtime.module.rnn import RNN
+from ..runtime.program.lower import lower
+from ..runtime.program.text import text_of
+from ..runtime.targets.registry import TARGETS
+
+
+class Sizes(NamedTuple):
+    """Sizes and options of a call of a module that takes as many features as a layer gives."""
+
+    heads: int = 1
+    head_dim: int = 64
+    dtype: Dtype = "bfloat16"
+    layers: int = 1
+    steps: int = 1024
+    batch: int = 16
+    bidirectional: bool = False
+    variant: str = "auto"
+
+
+def program_of(cell: Cell, sizes: Sizes, gpu: str) -> str:
+    """The programs of a training call on a GPU by name, its forward and its backward, as text.
+
+    Raises:
+        RnncError: there is no such GPU, or no plan.
+    """
+    device, hidden = describe(limits_of(gpu)), sizes.heads * sizes.head_dim
+    dtype: torch.dtype = getattr(torch, sizes.dtype)
+    rnn = RNN(
+        cell,
+        hidden,
+        hidden,
+        heads=sizes.heads,
+        num_layers=sizes.layers,
+        bidirectional=sizes.bidirectional,
+        variant=sizes.variant,
+        device="meta",
+        dtype=dtype,
+    )
+    stack = _stack(rnn._settings(training=True), sizes, dtype, device)
+    x = torch.empty(sizes.steps, sizes.batch, hidden, dtype=dtype, device="meta")
+    shape = sizes.batch, sizes.steps, sizes.heads, sizes.head_dim
+    weights = [None if w is None else w.detach() for w in rnn._weights_on(x.device)]
+    call = Tensors(x, (), weights, None, [x.new_empty(shape) for _ in cell.inputs])
+    names = ["x", *(i.name for i in cell.inputs), *(name for name, _ in rnn.named_parameters())]
+    return "\n\n".join(_texts(stack, call, names, torch.device("cuda", device)))
+
+
+def _stack(settings: Settings, sizes: Sizes, dtype: torch.dtype, device: int) -> Stack:
+    """The call on a device by number, with both directions joined where they would be."""
+    tf32 = TARGETS["cuda"].rounds(dtype, settings.choice.precision)
+    stack = stack_of(settings, "cuda", True, tf32, Asked())
+    own = sizes.batch, sizes.heads, sizes.head_dim, dtype, device
+    if settings.may_join and joins(stack.calls[0], *own):
+        return stack_of(settings, "cuda", True, tf32, Asked(joint=True))
+    return stack
+
+
+def _texts(
+    stack: Stack, call: Tensors, names: Sequence[str], device: torch.device
+) -> tuple[str, str]:
+    """The forward and the backward of a call; `names` are those of its tensors that there are."""
+    flat, states = call.flat(), [state.name for state in stack.calls[0].cell.states]
+    given = dict(zip(names, _there(flat), strict=True))
+
+    def forward() -> list[Tensor]:
+        results, kept = forward_of(stack, call)
+        return [*results, *kept.flat()]
+
+    program, found = lower(forward, list(given.values()), device)
+    count = stack.results
+    named = ["y", *(f"last {state}" for state in states)]
+    kept = {f"kept {number}": t for number, t in enumerate(found[count:], 1)}
+    text = f"forward\n{text_of(program, given, [*named, *kept])}"
+    # What is kept may be a result too; a program has each tensor once.
+    d_y = torch.empty_like(found[0])
+    gradients = [d_y, *[None] * (count - 1)]
+
+    def backward() -> list[Tensor | None]:
+        own = kept_from(stack, found[count:])
+        return gradients_of(stack, call, own, (), gradients, [True] * len(flat), False)
+
+    read = {"d_y": d_y, **given, **kept}
+    unique = {id(tensor): name for name, tensor in reversed(read.items())}
+    read = {name: tensor for name, tensor in read.items() if unique[id(tensor)] == name}
+    program, _ = lower(backward, list(read.values()), device)
+    wanted = [t is not None for t in flat]
+    of = iter(names)
+    d_names = [f"d_{next(of)}" if there else None for there in wanted]
+    return text, f"backward\n{text_of(program, read, d_names)}"
+
+
+def _there(tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor is not None]

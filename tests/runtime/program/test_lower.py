@@ -1,0 +1,184 @@
+"""Programs of calls on a GPU that is not there: each is complete, and what runs is issued in order."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.cli.program import Sizes, program_of
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.runtime.cuda.driver.described import describe
+from rnnc.runtime.cuda.ops import addresses_of
+from rnnc.runtime.program import lower as lowering
+from rnnc.runtime.program.lower import lower
+from rnnc.runtime.program.ops import Addressed, Allocate, AllocateTogether, Free, Operate
+
+
+@rnnc.cell
+def gated(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
+    """A cell with an input that no weight multiplies."""
+    return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
+
+
+# A name, the cell, the sizes, and the kinds of operations that the programs have among others.
+CASES = {
+    "one layer": (rnnc.cells.lstm, Sizes(), {"Launch", "Multiply"}),
+    "heads and layers": (rnnc.cells.gru, Sizes(4, 64, layers=3, steps=20), {"Launch"}),
+    "both directions, one call": (rnnc.cells.lstm, Sizes(bidirectional=True), {"Launch"}),
+    "both directions, two streams": (
+        rnnc.cells.lstm,
+        Sizes(head_dim=640, batch=64, bidirectional=True),
+        {"Split", "ChangeStreams", "Unsplit"},
+    ),
+    "wavefront": (
+        rnnc.cells.lstm,
+        Sizes(12, layers=4),
+        {"Fork", "Enter", "HandOver", "Together", "Leave", "Join"},
+    ),
+    "grid": (rnnc.cells.lstm, Sizes(head_dim=2048, steps=9), {"Fill", "Launch"}),
+    "alternating": (rnnc.cells.lstm, Sizes(variant="alternating", layers=2), {"Steps"}),
+    "float32": (rnnc.cells.slstm, Sizes(dtype="float32", layers=2), {"Launch"}),
+    "an Input": (gated, Sizes(layers=2), {"Launch"}),
+    "no input": (rnnc.cells.get("lstm"), Sizes(1, 8, steps=1, batch=1), {"Launch"}),
+}
+
+
+class ProgramError(AssertionError):
+    """An operation uses what there is not, or streams are out of order."""
+
+
+def check_program(program, inputs):
+    """Check that each operation uses memory that there is, and that streams fork, enter and join."""
+    there, entered, forked, split = set(range(inputs)), set(), False, False
+    for number, op in enumerate(program.ops):
+        what = f"operation {number}, {type(op).__name__}"
+        if isinstance(op, Allocate):
+            there.add(op.slot)
+        elif isinstance(op, AllocateTogether):
+            there.update(slot for slot, _ in op._offsets)
+        elif isinstance(op, Operate):
+            there.update(op._slots)
+        elif isinstance(op, Free):
+            there -= set(op._slots)
+        for each in getattr(op, "ops", [op]):
+            used = {slot for _, slot, _ in each._places} if isinstance(each, Addressed) else set()
+            if not {slot for slot in used if slot >= 0} <= there:
+                raise ProgramError(f"{what} uses memory that is gone")
+        if op.lane is not None:
+            if not forked:
+                raise ProgramError(f"{what} is on a stream that was not forked")
+            if type(op).__name__ == "Enter":
+                entered.add(op.lane)
+            elif op.lane not in entered:
+                raise ProgramError(f"{what} is on a stream that did not enter")
+        forked = (forked or op.order == "fork") and op.order != "join"
+        split = (split or op.order == "split") and op.order != "unsplit"
+    if forked or split:
+        raise ProgramError("a stream is left behind")
+    for view in program.results:
+        if view is not None and view.slot >= 0 and view.slot not in there:
+            raise ProgramError(f"the result {view.slot} is gone")
+
+
+@pytest.fixture
+def lowered(monkeypatch):
+    """The programs that are made, with their numbers of inputs."""
+    made = []
+
+    def noted(compute, inputs, device):
+        program, results = lower(compute, inputs, device)
+        made.append((program, len(inputs)))
+        return program, results
+
+    monkeypatch.setattr("rnnc.cli.program.lower", noted)
+    return made
+
+
+def kinds(program):
+    """The names of the classes of all operations."""
+    return {type(each).__name__ for op in program.ops for each in (op, *getattr(op, "ops", ()))}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_programs_are_complete_and_in_order(case, lowered):
+    cell, sizes, wanted = CASES[case]
+    text = program_of(cell, sizes, "H200")
+    assert len(lowered) == 2  # forward and backward
+    found = set()
+    for program, inputs in lowered:
+        check_program(program, inputs)
+        found |= kinds(program)
+    assert wanted <= found
+    assert text == program_of(cell, sizes, "H200")
+    for direction in ("forward", "backward"):
+        assert f"rnnc_{direction}" in text or "steps of a product and a kernel" in text
+    names = [name for name, _ in rnnc.RNN(cell, sizes.head_dim, sizes.head_dim).named_parameters()]
+    assert all(f"d_{name}: t" in text for name in ("x", *names))
+
+
+def test_the_check_finds_what_is_wrong(lowered):
+    program_of(*CASES["wavefront"][:2], "H200")
+    program, inputs = lowered[0]
+    ops = program.ops
+
+    def without(name, number=0):
+        place = [i for i, op in enumerate(ops) if type(op).__name__ == name][number]
+        return (*ops[:place], *ops[place + 1 :])
+
+    for name, why in (
+        ("Allocate", "memory that is gone"),
+        ("Fork", "not forked"),
+        ("Enter", "did not enter"),
+        ("Join", "left behind"),
+    ):
+        program.ops = without(name)
+        with pytest.raises(ProgramError, match=why):
+            check_program(program, inputs)
+    program.ops = ops
+    check_program(program, inputs)
+
+
+def test_each_wait_of_a_wavefront_names_what_is_written_before(lowered):
+    """In the program itself: a counter is written by a handover or by a kernel that comes first."""
+    program_of(*CASES["wavefront"][:2], "H200")
+    for program, _ in lowered:
+        signals = set()
+        for op in program.ops:
+            for each in getattr(op, "ops", [op]):
+                if type(each).__name__ == "Launch" and each.lane is not None:
+                    fields = each.named(lambda slot, offset: (slot, offset))
+                    names = dict(addresses_of(each.struct))
+                    for word, place in fields.items():
+                        if names[word] in ("done", "started"):
+                            signals.add(place[0])
+                if type(each).__name__ == "HandOver":
+                    places = list(each.named(lambda slot, offset: (slot, offset)).values())
+                    assert all(slot in signals for slot, _ in places[each.writes :])
+
+
+def test_another_gpu_gets_another_program():
+    h200, a100 = (program_of(rnnc.cells.lstm, Sizes(12, layers=4), gpu) for gpu in ("H200", "A100"))
+    assert "other streams may start" in h200
+    assert "other streams may start" not in a100
+
+
+def test_a_described_gpu_keeps_its_number():
+    h200, a100 = limits_of("H200"), limits_of("A100")
+    assert describe(h200) == describe(limits_of("H200")) != describe(a100)
+    assert torch.device("cuda", describe(a100)).index == describe(a100)
+
+
+def test_a_call_that_no_program_holds_is_refused():
+    x = torch.empty(3, device="meta")
+    outside = torch.empty(3, device="meta")
+    with pytest.raises(RuntimeError, match="no program"):
+        lower(lambda: [x + outside], [x], torch.device("cuda", describe(limits_of("H200"))))
+
+
+def test_tensors_without_memory_have_addresses_of_their_own():
+    address_of = lowering._Addresses()
+    tensors = [torch.empty(n, device="meta") for n in (1, 1000, 7)]
+    spans = sorted((address_of(t), address_of(t) + t.nbytes) for t in tensors)
+    assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+    assert all(begin % 512 == 0 for begin, _ in spans)
+    assert address_of(tensors[1][4:]) == address_of(tensors[1]) + 16
