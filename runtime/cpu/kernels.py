@@ -165,8 +165,8 @@ def backward(
     # (T, B, N, Gx, D)
     d_wx, d_others = d_gates, None
     if counts.inputs != counts.gates:
-        d_wx, rest = d_gates.split([counts.inputs, counts.gates - counts.inputs], 3)
-        d_others = rest.permute(1, 0, 2, 4, 3)
+        d_wx = d_gates[:, :, :, : counts.inputs]
+        d_others = d_gates[:, :, :, counts.inputs :].permute(1, 0, 2, 4, 3)
     if tiles != 1:
         d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
     d_R = new(0)

@@ -1,10 +1,9 @@
 """Transforms of `torch.func` that kernels follow: `grad`, `vjp`, and `vmap` around and inside them.
 
 It transforms autograd functions that say apart what they save, and how a batch of calls runs.
-See torch's notes on extending `torch.func`. A batch of calls is one call, as `joins.py` says; a
-call with weights of its own in the batch takes wx, since `run_operator` multiplies its input layer
-by layer. Calls of packed rows, calls that differ in weights as well as in lengths or resets, and
-backwards that give the params of each sample of shared weights run one after the other.
+See torch's notes on extending `torch.func`. A batch of calls is one call, as `joins.py` says. Two
+kinds run one after the other: calls that differ in weights and in lengths or resets too, and
+backwards of calls that share params, of which each gives a gradient of its own.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ class _Backward(torch.autograd.Function):
     ) -> tuple[Any, Any]:
         call, size, dims, end = read_call(text), info.batch_size, in_dims[4:], count + first
         missing = [None] * (len(needs) - first)  # a wx that the backward does not read
-        inputs, output, own_dims = tensors[count:end], tensors[end:], dims[count:end]
+        inputs, own_dims = tensors[count:end], dims[count:end]
+        output: Any = tensors[end:]
         batch = shape_of(output[0], dims[end])[1]
         join = join_of(call, (*missing, *own_dims), size, batch)
         if join is None or join.lacks(needs):
@@ -113,7 +113,7 @@ _apply_backward: Callable[..., Any] = _Backward.apply
 def _check_lengths(call: CallText, tensors: Sequence[Tensor]) -> None:
     """Check the values of lengths, which no check sees where a `vmap` maps them."""
     kind, states = call.asked.ragged, len(call.settings.cell.states) if call.asked.given else 0
-    if kind is not None and kind.lengths and not kind.packed:
+    if kind is not None and kind.lengths:
         lengths, x = tensors[1 + states], tensors[0]
         check_lengths(lengths, len(lengths), x.shape[1 if call.asked.takes_wx else 0])
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..call.text import CallText
@@ -156,7 +157,7 @@ class Join(NamedTuple):
         return found.expand(shape).movedim(0, axis).flatten(axis, axis + 1)
 
     def _apart(self, tensor: Tensor, axis: int) -> Tensor:
-        return tensor.unflatten(axis, (self.size, tensor.shape[axis] // self.size))
+        return torch.unflatten(tensor, axis, (self.size, tensor.shape[axis] // self.size))
 
 
 def join_of(call: CallText, dims: Dims, size: int, batch: int) -> Join | None:
@@ -167,10 +168,7 @@ def join_of(call: CallText, dims: Dims, size: int, batch: int) -> Join | None:
         size: number of calls.
         batch: rows of each call.
     """
-    asked = call.asked
-    if asked.ragged is not None and asked.ragged.packed:
-        return None
-    for of_heads in (False, True)[: 1 + asked.takes_wx]:
+    for of_heads in (False, True)[: 1 + call.asked.takes_wx]:
         each = zip(dims, _places(call, of_heads), strict=True)
         if all(dim is None or place.axis is not None for dim, place in each):
             return Join(call, size, of_heads, call.settings.heads if of_heads else batch)

@@ -50,7 +50,7 @@ def input_weight_of_samples(samples: int, d_wx: Tensor, x: Tensor) -> Tensor:
     own = _rows_of_samples(rows.flatten(2), batch // samples, samples)
     product = torch.bmm(own.transpose(1, 2), _rows_of_samples(x, batch // samples, samples))
     plane = (heads, dim, gates) if last else (heads, gates, dim)
-    found = product.unflatten(1, plane)
+    found = torch.unflatten(product, 1, plane)
     return found.movedim(3 if last else 2, 1)
 
 
@@ -120,7 +120,7 @@ def _of_diagonals(
 def _sum(gradient: Tensor, sizes: tuple[int, int]) -> Tensor:
     """Return the sum over time and the rows of each sample, of (B, T, …)."""
     rows, samples = sizes
-    return gradient.unflatten(0, (samples, rows)).sum((1, 2))
+    return torch.unflatten(gradient, 0, (samples, rows)).sum((1, 2))
 
 
 def _rows(d_gates: Tensor) -> tuple[Tensor, bool]:
@@ -135,10 +135,9 @@ def _rows(d_gates: Tensor) -> tuple[Tensor, bool]:
 def _as_heads(tensor: Tensor, sizes: tuple[int, int]) -> Tensor:
     """Return (T, rows, samples * N, …) of (T, samples * rows, N, …)."""
     rows, samples = sizes
-    return tensor.unflatten(1, (samples, rows)).transpose(1, 2).flatten(2, 3)
+    return torch.unflatten(tensor, 1, (samples, rows)).transpose(1, 2).flatten(2, 3)
 
 
 def _rows_of_samples(tensor: Tensor, rows: int, samples: int) -> Tensor:
     """Return (samples, T * rows, features) of (T, samples * rows, features)."""
-    apart = tensor.unflatten(1, (samples, rows)).movedim(1, 0)
-    return apart.flatten(1, 2)
+    return torch.unflatten(tensor, 1, (samples, rows)).movedim(1, 0).flatten(1, 2)

@@ -58,9 +58,8 @@ def run_operator(
     if followed:  # the views of weights are operations of torch, which it transforms
         weights = flat_weights(settings.form, weights, layers * directions)
         settings, tensors = settings._replace(form=OWN), tensors._replace(weights=weights)
-        packed = ragged is not None and ragged.starts is not None
         mapped = any(weight is not None and is_mapped(weight) for weight in weights)
-        if mapped and not (asked.takes_wx or packed):
+        if mapped and not asked.takes_wx:
             scan = partial(_scan, settings, name, tensors, asked, keep)
             with without_autocast(x.device.type):
                 return run_by_layer(settings, tensors, asked, scan)
@@ -127,7 +126,7 @@ def _scan(
     more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
     one = one_direction(settings, settings.cell, choice)
     over_time, after = run_operator(one, name, of_one, more, keep)
-    return tuple(over_time), after
+    return tuple([state.transpose(0, 1) for state in over_time]), after
 
 
 @constant_in_graphs

@@ -33,17 +33,11 @@ def run_reference(
         choice: Choice, index: int, wx: Tensor, first: States, weights: tuple[Any, ...]
     ) -> tuple[States, States]:
         masks = None if in_time is None else in_time.masks(index)
-        R, b, *rest = weights
-        inputs = ScanInputs(wx, R, b, first, *rest, masks, tensors.unweighted)
-        over_time, last = _scan(settings, choice, inputs)
-        return tuple([state.transpose(0, 1) for state in over_time]), last
+        R, b, R_diag, params = weights
+        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, tensors.unweighted)
+        if torch.compiler.is_compiling():
+            return _outside_of_graphs(settings.cell, inputs, choice.reverse is True)
+        check_scan(settings.cell, inputs)  # a module's weights may differ in dtype
+        return scan_reference(settings.cell, inputs, choice.reverse is True)
 
     return run_by_layer(settings, tensors, asked, scan)
-
-
-def _scan(settings: Settings, choice: Choice, inputs: ScanInputs) -> tuple[States, States]:
-    reverse = choice.reverse is True
-    if torch.compiler.is_compiling():
-        return _outside_of_graphs(settings.cell, inputs, reverse)
-    check_scan(settings.cell, inputs)  # a module's weights may differ in dtype
-    return scan_reference(settings.cell, inputs, reverse)
