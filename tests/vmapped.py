@@ -136,9 +136,9 @@ def check(run: Run, tensors: Mapping[str, Tensor], dims: Dims, size: int) -> Non
 
 @contextmanager
 def counted() -> Iterator[list[str]]:
-    """A list of the operators that run meanwhile."""
+    """A list of the calls that run meanwhile."""
     seen: list[str] = []
-    given = functional.call_op, functional.call_backward_op
+    given = functional.call_op, functional.plain_backward
 
     def forward(*call: Any) -> Any:
         seen.append("forward")
@@ -148,11 +148,11 @@ def counted() -> Iterator[list[str]]:
         seen.append("backward")
         return given[1](*call)
 
-    functional.call_op, functional.call_backward_op = forward, backward
+    functional.call_op, functional.plain_backward = forward, backward
     try:
         yield seen
     finally:
-        functional.call_op, functional.call_backward_op = given
+        functional.call_op, functional.plain_backward = given
 
 
 def batched(tensor: Tensor, size: int, place: int) -> tuple[Tensor, int]:

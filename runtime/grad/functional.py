@@ -14,10 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..call.plain import all_plain, is_watched
 from ..call.text import CallText, read_call, write_call
 from ..check.masks import check_lengths
 from .joins import Dims, join_of, shape_of
-from .operators.call import call_backward_op, call_op, read_by_backward, refuse_second
+from .operators.call import (
+    call_backward_op,
+    call_op,
+    plain_backward,
+    read_by_backward,
+    refuse_second,
+)
 
 
 def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
@@ -67,8 +74,12 @@ class _Backward(torch.autograd.Function):
         text: str, needs: tuple[bool, ...], count: int, first: int, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
         end = count + first
-        given: Any = list(tensors[:count]), list(tensors[count:end]), list(tensors[end:])
-        return tuple(call_backward_op(*given, list(needs), text))
+        read: Any = tensors[count:end]
+        kept: Any = tensors[end:]
+        plain = not is_watched() and all_plain(tensors)
+        # The operator copies gradients that do not lie in order: wx has an order of its own.
+        run = plain_backward if plain else call_backward_op
+        return tuple(run(list(tensors[:count]), list(read), list(kept), list(needs), text))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -7,6 +7,8 @@ import rnnc
 import torch
 from rnnc.runtime.errors import TensorError
 from torch import func
+from torch._subclasses import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
 LSTM, SIZE = rnnc.cells.lstm, 3
 MODULES = {
@@ -196,3 +198,19 @@ def test_a_backward_outside_of_torch_func_reaches_stacked_weights(vmapped):
     for model in range(2):
         wanted = func.grad(loss)({name: w.detach()[model] for name, w in weights.items()})
         vmapped.close({name: w.grad[model] for name, w in weights.items()}, wanted)
+
+
+@pytest.mark.parametrize("what", ["x", "weights"])
+def test_modes_see_the_operators(what, vmapped):
+    run, tensors = vmapped.scan_call(LSTM, "cpu")  # torch's counter follows no module here
+    given, dims = vmapped.mapped(tensors, vmapped.MAPPED[what], SIZE)
+    wanted = vmapped.inside(run, given, dims)
+    with FlopCounterMode(display=False) as counter:
+        vmapped.close(vmapped.inside(run, given, dims), wanted)
+    assert {"rnnc.call", "rnnc.call_backward"} <= {
+        str(name) for name in counter.get_flop_counts()["Global"]
+    }
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = {name: mode.from_tensor(tensor) for name, tensor in given.items()}
+        found = vmapped.inside(run, fake, dims)
+    assert {n: t.shape for n, t in found.items()} == {n: t.shape for n, t in wanted.items()}
