@@ -188,6 +188,12 @@ def scan_call() -> Any:
 
 
 @pytest.fixture(scope="session")
+def vmapped() -> ModuleType:
+    """`vmapped.py`, likewise."""
+    return _module("vmapped")
+
+
+@pytest.fixture(scope="session")
 def two_directions() -> ModuleType:
     """`two_directions.py`, likewise."""
     return _module("two_directions")

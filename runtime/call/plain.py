@@ -9,7 +9,7 @@ the call uses the operators, which the dispatcher, modes and subclasses can hand
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -81,6 +81,19 @@ def is_wrapped(tensor: Tensor | None) -> bool:
     return tensor is not None and (
         functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
     )
+
+
+def is_mapped(tensor: Tensor) -> bool:
+    """Return True if a `vmap` of torch maps a tensor, at any of the transforms around a call."""
+    return any(map(torch._C._functorch.is_batchedtensor, unwrapped(tensor)))
+
+
+def unwrapped(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield a tensor, and what each transform of `torch.func` around it wraps."""
+    yield tensor
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+        yield tensor
 
 
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:

@@ -63,6 +63,7 @@ class Asked(NamedTuple):
     all_states: bool = False
     single: bool = False
     drawn: bool = False
+    samples: int = 0
     joint: bool = False
 
 

@@ -90,6 +90,8 @@ class Stack(NamedTuple):
         all_states: whether all states of the last layer are wanted at all steps.
         single: whether it is one step, which runs by kernels for single steps.
         drawn: whether the caller draws the masks of dropout.
+        samples: how many samples the rows are of, one after the other: a backward gives the
+            gradients of weights of each, on a first axis. 0 for their sum, without that axis.
     """
 
     calls: tuple[Call, ...]
@@ -107,6 +109,7 @@ class Stack(NamedTuple):
     all_states: bool = False
     single: bool = False
     drawn: bool = False
+    samples: int = 0
 
     def calls_of(self, layer: int) -> tuple[Call, ...]:
         """Return the call of each direction of a layer."""

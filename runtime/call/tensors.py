@@ -94,6 +94,8 @@ class Saved:
         saved: as in `Forward`.
         zero: for each initial state, whether it is known to be zero; empty where none is.
         by_head: whether the gradients of weights lie head by head in memory.
+        apart: whether the caller computes the gradients of weights but of params, from those of
+            the gates: for each of several samples.
     """
 
     wx: Tensor | None
@@ -108,6 +110,14 @@ class Saved:
     masks: Masks | None = None
     by_head: bool = False
     unweighted: Sequence[Tensor] = ()
+    apart: bool = False
+
+    @property
+    def known_zero(self) -> tuple[bool, ...]:
+        """States that products over time know to be zero before the first step; empty for none."""
+        masks = self.masks
+        # Where the first step begins from reset values, its states are zero no more.
+        return self.zero if masks is None or masks.reset_to is None else ()
 
 
 def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
@@ -132,14 +142,15 @@ class Gradients:
 
     Attributes:
         d_wx: (B, T, N, D, Gx), with strides of the target's choice.
-        d_R: (Gr, N, D, D).
+        d_R: (Gr, N, D, D); of any shape if `Saved.apart`, as d_b and d_R_diag.
         d_b: (Gb, N, D).
         d_initial_states: (B, N, D) each.
         d_R_diag: (Gd, N, D).
         d_params: (P, N, D).
         d_reset_to: of the reset values of each state, (B, N, D), summed over time; None where the
             call has none that `Masks.learned` says.
-        d_unweighted: (B, T, N, D) each.
+        d_others: (B, T, N, D, G - Gx), of the gates that take no input; those of the cell's inputs
+            that no weight multiplies are the last. None for no such gate.
     """
 
     d_wx: Tensor
@@ -149,7 +160,7 @@ class Gradients:
     d_R_diag: Tensor
     d_params: Tensor
     d_reset_to: Sequence[Tensor] | None = None
-    d_unweighted: Sequence[Tensor] = ()
+    d_others: Tensor | None = None
 
 
 def strides_of_unweighted(tensor: Tensor) -> tuple[int, int, int, int]:

@@ -150,22 +150,26 @@ def backward(
         assert R is not None
         d_states_before = StateGradients(cell, R, d_gates[0], d_initial_states)
     # (T, B, N, Gx, D)
-    d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
+    d_wx, d_others = d_gates, None
+    if counts.inputs != counts.gates:
+        d_wx = d_gates[:, :, :, : counts.inputs]
+        d_others = d_gates[:, :, :, counts.inputs :].permute(1, 0, 2, 4, 3)
     if tiles != 1:
         d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
-    zero = saved.zero
-    if masks is not None:
-        states, initial_states = read_states(cell, masks, states, initial_states, plan.reverse)
-        # Where the first step begins from reset values, its states are zero no more.
-        zero = zero if masks.reset_to is None else ()
+    d_R = new(0)
+    if not saved.apart:
+        read, zero = (states, initial_states), saved.known_zero
+        if masks is not None:
+            read = read_states(cell, masks, *read, plan.reverse)
+        d_R = recurrent_gradient(cell, d_gates, *read, plan.reverse, zero)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
-        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse, zero),
+        d_R=d_R,
         d_b=d_bias if counts.biases_of_all else d_bias[counts.biases],
         d_initial_states=d_states_before,
         d_R_diag=d_diagonal,
         d_params=d_params,
-        d_unweighted=_last_gates(d_gates, counts.unweighted),
+        d_others=d_others,
         d_reset_to=d_reset_to,
     )
 
@@ -179,11 +183,6 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
     tensors = saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
     inputs = ScanInputs(*tensors, saved.masks, saved.unweighted)
     return forward(cell, plan, inputs, True, (False,) * len(saved.states)).saved
-
-
-def _last_gates(d_gates: Tensor, count: int) -> Sequence[Tensor]:
-    """Return the gradients of the cell's inputs, which are the last gates, (B, T, N, D) each."""
-    return d_gates.transpose(0, 1).unbind(3)[-count:] if count else ()
 
 
 # Multiplications below which a call of torch takes longer than a product.

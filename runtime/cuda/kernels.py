@@ -196,23 +196,20 @@ def backward_parts(
         _running(ready, run)(arguments, matrix, like, steps)
         return sums
 
-    zero = saved.zero or (False,) * counts.states
-    before = [None if z else s for z, s in zip(zero, initial_states, strict=True)]
+    zero = saved.known_zero or (False,) * counts.states
 
     def finish(sums: Tensor) -> Gradients:
-        gates, factors = (d_wx, d_gates_no_input), (states, before)
-        if masks is not None:
+        gates, factors, wanted = (d_wx, d_gates_no_input), (states, initial_states), ready.products
+        if saved.apart:
+            wanted = ()
+        elif masks is not None:
             read = _as_read(cell, saved, reset_to, reverse)
-            # Without reset values, what is known to be zero before the first step still is.
-            known = zero if masks.reset_to is None else (False,) * counts.states
-            firsts = [None if z else s for z, s in zip(known, read.initial_states, strict=True)]
-            factors = [*read.states], firsts
+            factors = [*read.states], [*read.initial_states]
+        before = [None if z else s for z, s in zip(zero, factors[1], strict=True)]
         by_head = saved.by_head or reverse == "half"
-        last = len(saved.unweighted)  # of all gates
-        d_unweighted = d_gates_no_input.transpose(0, 1).unbind(-1)[-last:] if last else ()
-        matrices = sum(len(product.pairs) for product in ready.products)
+        matrices = sum(len(product.pairs) for product in wanted)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
-        left = recurrent_sums(d_R, ready.products, *gates, *factors, multiplier, reverse)
+        left = recurrent_sums(d_R, wanted, *gates, factors[0], before, multiplier, reverse)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
         each = by_head, False, by_head  # of biases, params, and diagonal weights
@@ -229,7 +226,7 @@ def backward_parts(
             d_R_diag=d_R_diag,
             d_params=d_params,
             d_reset_to=[d.to(like.dtype) for d in d_reset_to if d is not None] or None,
-            d_unweighted=d_unweighted,
+            d_others=d_gates_no_input.transpose(0, 1) if counts.gates > counts.inputs else None,
         )
 
     def no_sums() -> Tensor:

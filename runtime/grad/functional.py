@@ -1,8 +1,9 @@
 """Transforms of `torch.func` that kernels follow: `grad`, `vjp`, and `vmap` around and inside them.
 
 It transforms autograd functions that say apart what they save, and how a batch of calls runs.
-See torch's notes on extending `torch.func`. Calls that share their weights run as one of more rows.
-Others run one after the other: kernels for a batch of weights would need the weights side by side.
+See torch's notes on extending `torch.func`. A batch of calls is one call, as `joins.py` says. Two
+kinds run one after the other: calls that differ in weights and in lengths or resets too, and
+backwards of calls that share params, of which each gives a gradient of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..call.text import CallText, read_call
-from .operators.call import call_backward_op, call_op, read_by_backward, refuse_second
-
-Dims = Sequence[int | None]
+from ..call.plain import all_plain, is_watched
+from ..call.text import CallText, read_call, write_call
+from ..check.masks import check_lengths
+from .joins import Dims, join_of, shape_of
+from .operators.call import (
+    call_backward_op,
+    call_op,
+    plain_backward,
+    read_by_backward,
+    refuse_second,
+)
 
 
 def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
@@ -27,6 +35,7 @@ def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
 class _Call(torch.autograd.Function):
     @staticmethod
     def forward(text: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        _check_lengths(read_call(text), tensors)
         return tuple(call_op(list(tensors), text))
 
     @staticmethod
@@ -51,15 +60,12 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
         call, dims, size = read_call(text), in_dims[1:], info.batch_size
-        if not _rows_join(call, dims):
+        batch = shape_of(tensors[0], dims[0])[0 if call.asked.takes_wx else 1]
+        join = join_of(call, dims, size, batch)
+        if join is None:
             return _one_by_one(size, dims, tensors, lambda own: _apply_call(text, *own))
-        # Of x and of states, B is the second axis.
-        first = 1 + _states(call)
-        joined = [_joined(*each, size) for each in zip(tensors[:first], dims, strict=False)]
-        found = _apply_call(text, *joined, *tensors[first:])
-        # Of states at all steps, last states, and what a backward reads, B is the second axis.
-        apart = tuple([each.unflatten(1, (size, -1)) for each in found])
-        return apart, (1,) * len(apart)
+        found = _apply_call(write_call(join.call(0)), *join.beside(tensors, dims))
+        return join.results_apart(found)
 
 
 class _Backward(torch.autograd.Function):
@@ -68,8 +74,12 @@ class _Backward(torch.autograd.Function):
         text: str, needs: tuple[bool, ...], count: int, first: int, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
         end = count + first
-        given: Any = list(tensors[:count]), list(tensors[count:end]), list(tensors[end:])
-        return tuple(call_backward_op(*given, list(needs), text))
+        read: Any = tensors[count:end]
+        kept: Any = tensors[end:]
+        plain = not is_watched() and all_plain(tensors)
+        # The operator copies gradients that do not lie in order: wx has an order of its own.
+        run = plain_backward if plain else call_backward_op
+        return tuple(run(list(tensors[:count]), list(read), list(kept), list(needs), text))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -89,34 +99,34 @@ class _Backward(torch.autograd.Function):
         first: int,
         *tensors: Tensor | None,
     ) -> tuple[Any, Any]:
-        kind = text, needs, count, first
-        dims = in_dims[4:]
-        return _one_by_one(info.batch_size, dims, tensors, lambda own: _apply_backward(*kind, *own))
+        call, size, dims, end = read_call(text), info.batch_size, in_dims[4:], count + first
+        missing = [None] * (len(needs) - first)  # a wx that the backward does not read
+        inputs, own_dims = tensors[count:end], dims[count:end]
+        output: Any = tensors[end:]
+        batch = shape_of(output[0], dims[end])[1]
+        join = join_of(call, (*missing, *own_dims), size, batch)
+        if join is None or join.lacks(needs):
+            kind = text, needs, count, first
+            each = size, dims, tensors
+            return _one_by_one(*each, lambda own: _apply_backward(*kind, *own))
+        gradients = join.results_beside(tensors[:count], dims[:count], kept=False)
+        read = join.beside(inputs, own_dims, needs[len(missing) :])
+        kept = join.results_beside(output, dims[end:], kept=True)
+        all_calls = write_call(join.call(join.samples(needs)))
+        found = _apply_backward(all_calls, needs, count, first, *gradients, *read, *kept)
+        return join.gradients_apart(found, (*missing, *inputs), (*missing, *own_dims), needs)
 
 
 _apply_call: Callable[..., Any] = _Call.apply
 _apply_backward: Callable[..., Any] = _Backward.apply
 
 
-def _states(call: CallText) -> int:
-    return len(call.settings.cell.states) if call.asked.given else 0
-
-
-def _rows_join(call: CallText, dims: Dims) -> bool:
-    """Return True if a batch of calls is one call of more rows.
-
-    Then x and the caller's states alone differ between them.
-    """
-    asked = call.asked
-    rows = asked.ragged is not None or asked.takes_wx or asked.drawn or asked.joint
-    return not rows and all(dim is None for dim in dims[1 + _states(call) :])
-
-
-def _joined(tensor: Tensor, dim: int | None, size: int) -> Tensor:
-    """Return tensors of all calls beside each other on the second axis, call by call."""
-    if dim is None:
-        tensor, dim = tensor.unsqueeze(1).expand(-1, size, *tensor.shape[1:]), 1
-    return tensor.movedim(dim, 1).flatten(1, 2)
+def _check_lengths(call: CallText, tensors: Sequence[Tensor]) -> None:
+    """Check the values of lengths, which no check sees where a `vmap` maps them."""
+    kind, states = call.asked.ragged, len(call.settings.cell.states) if call.asked.given else 0
+    if kind is not None and kind.lengths:
+        lengths, x = tensors[1 + states], tensors[0]
+        check_lengths(lengths, len(lengths), x.shape[1 if call.asked.takes_wx else 0])
 
 
 def _one_by_one(

@@ -48,7 +48,7 @@ def gates_again(
             if gate in column:
                 gates[..., column[gate]] += b[bias.number]
     previous = [
-        _states_before(first, s, reverse) if len(s) else s
+        states_before(first, s, reverse) if len(s) else s
         for first, s in zip(saved.initial_states, saved.states, strict=True)
     ]
     before = Table(layout.states, tuple(previous))
@@ -67,13 +67,13 @@ def gates_again(
     return gates
 
 
-def _states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> Tensor:
+def states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> Tensor:
     """Return the state before each step, (T, B, N, D)."""
     if reverse == "half":
         found = torch.empty_like(states)
         for heads, order in both_directions(states.shape[2]):
             own = initial_state[:, heads], states[:, :, heads]
-            found[:, :, heads] = _states_before(*own, order)
+            found[:, :, heads] = states_before(*own, order)
         return found
     first = initial_state[None]
     return torch.cat([states[1:], first] if reverse else [first, states[:-1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,10 +10,13 @@ from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES
+from ..call.call import Choice
+from ..call.forms import OWN, flat_weights
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
+from ..call.plain import is_mapped
 from ..call.ragged import RaggedKind
-from ..call.settings import Asked, Settings
+from ..call.settings import Asked, Settings, one_direction
 from ..call.stack import Tensors
 from ..call.tensors import States
 from ..call.text import (
@@ -24,8 +28,10 @@ from ..call.text import (
 )
 from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
+from ..grad.spans import without_autocast
 from ..grad.transforms import kernels_follow
 from ..targets.registry import TARGETS
+from .by_layer import run_by_layer
 
 
 def run_operator(
@@ -38,6 +44,7 @@ def run_operator(
     """
     x, states, weights, ragged, *_ = tensors
     compiling, exported = torch.compiler.is_compiling(), _is_exported()
+    followed = not compiling and kernels_follow()
     layers, heads, dim = settings.layers, settings.heads, settings.dim
     directions = len(settings.choices)
     if ragged is not None:
@@ -48,6 +55,14 @@ def run_operator(
         if values is not None:  # what is stored for each step gets no gradient
             values = [value.detach() if value.ndim == 4 else value for value in values]
         tensors = tensors._replace(ragged=ragged._replace(lengths=lengths, reset_to=values))
+    if followed:  # the views of weights are operations of torch, which it transforms
+        weights = flat_weights(settings.form, weights, layers * directions)
+        settings, tensors = settings._replace(form=OWN), tensors._replace(weights=weights)
+        mapped = any(weight is not None and is_mapped(weight) for weight in weights)
+        if mapped and not asked.takes_wx:
+            scan = partial(_scan, settings, name, tensors, asked, keep)
+            with without_autocast(x.device.type):
+                return run_by_layer(settings, tensors, asked, scan)
     if len(states) == 0 and exported:
         # torch's library for graphs compiled ahead of time hands on an empty list as None.
         outer = (x.shape[0], heads, dim)
@@ -81,10 +96,37 @@ def run_operator(
     if compiling:
         results = call_op(flat, text_in_graph(text))
     else:
-        results = run_functional(flat, text) if kernels_follow() else call_op(flat, text)
+        results = run_functional(flat, text) if followed else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
     sequences = states_of_cell if asked.all_states else 1
     return results[:sequences], tuple(results[sequences : sequences + states_of_cell])
+
+
+def _scan(
+    settings: Settings,
+    name: str,
+    tensors: Tensors,
+    asked: Asked,
+    keep: bool,
+    choice: Choice,
+    index: int,
+    wx: Tensor,
+    first: States,
+    weights: tuple[Any, ...],
+) -> tuple[States, States]:
+    """Run a direction of a layer of a call of all layers, as a `Scan`."""
+    *own, params = weights
+    _, states, _, ragged, unweighted, _ = tensors
+    if ragged is not None and ragged.reset_to is not None:
+        values = [value[index : index + 1] for value in ragged.reset_to]
+        ragged = ragged._replace(reset_to=values)
+    given = first if len(states) else ()
+    of_one = Tensors(wx, given, (None, *own, *params), ragged, unweighted)
+    last = index // len(settings.choices) == settings.layers - 1
+    more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
+    one = one_direction(settings, settings.cell, choice)
+    over_time, after = run_operator(one, name, of_one, more, keep)
+    return tuple([state.transpose(0, 1) for state in over_time]), after
 
 
 @constant_in_graphs

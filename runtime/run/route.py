@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, any_tangent, is_watched
+from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.stack import Tensors
 from ..call.tensors import States
@@ -132,7 +132,14 @@ def _backend(settings: Settings, tensors: Tensors) -> str:
 
 def _keeps(values: Sequence[Tensor]) -> bool:
     """Return True if a backward may follow a call."""
-    return torch.is_grad_enabled() and any(value.requires_grad for value in values)
+    if not torch.is_grad_enabled():
+        return False
+    if any(value.requires_grad for value in values):
+        return True
+    # A tensor that vmap maps does not say what the tensor inside of it says.
+    if torch.compiler.is_compiling() or not is_watched():
+        return False
+    return any(inner.requires_grad for value in values for inner in unwrapped(value))
 
 
 def _all_plain(tensors: Tensors) -> bool:

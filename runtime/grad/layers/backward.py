@@ -42,7 +42,7 @@ def backward_layers(
     firsts = list(states_for(run, saved.results[-1][0], saved.sizes[1], own.call.states))
     rows = layer_rows(run, saved.sizes, saved.ragged, 0 if saved.x is None else len(saved.x))
     sweep = Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
-    if run.at_once and target.at_once and sweep.all_layers(d_sequences[0]):
+    if run.at_once and target.at_once and not run.samples and sweep.all_layers(d_sequences[0]):
         d_x = sweep.d_x
     else:
         for layer in range(run.layers - 1, -1, -1):

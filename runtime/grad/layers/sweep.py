@@ -14,6 +14,7 @@ from ...call.made_masks import MadeMasks
 from ...call.ragged import Ragged
 from ...call.stack import Stack, Tensors
 from ...call.tensors import Gradients, Saved
+from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.stack import lanes_for, target_for, weights_for
 from .forward import dropped
 from .rows import LayerRows
@@ -140,11 +141,11 @@ class Sweep:
 
     def _add_unweighted(self, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
-        unweighted = self.saved.call.unweighted
-        first = self.saved.others - len(unweighted)
+        unweighted, count = self.saved.call.unweighted, len(self.saved.call.unweighted)
+        first = self.saved.others - count
         for number, given in enumerate(unweighted):
-            if self.needs[first + number]:
-                own, other = found.d_unweighted[number], self.d_unweighted[number]
+            if self.needs[first + number] and found.d_others is not None:
+                own, other = found.d_others[..., number - count], self.d_unweighted[number]
                 own = own.sum_to_size(given.shape)
                 self.d_unweighted[number] = own if other is None else other + own
 
@@ -163,8 +164,9 @@ class Sweep:
         """Run a direction of a layer."""
         stack, read = self.stack, self._saved(index, below)
         d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
-        call = stack.calls[index % len(stack.calls)]
-        return target_for(stack).backward(call, read, d_states, self._d_last(index), self.donated)
+        call, target = stack.calls[index % len(stack.calls)], target_for(stack)
+        found = target.backward(call, read, d_states, self._d_last(index), self.donated)
+        return found if not stack.samples else of_samples(call, stack.samples, read, found)
 
     def _products(
         self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
@@ -174,8 +176,11 @@ class Sweep:
         if W is None:
             return d_below, None
         wanted = index >= len(self.stack.calls) or self.needs[0]
-        both = wanted, self.needs[self._first_weight(index)]
-        return self.rows.project_gradients(self.rows.read(found.d_wx), below, W, both, d_below)
+        d_wx, samples = self.rows.read(found.d_wx), self.stack.samples
+        needed = self.needs[self._first_weight(index)]
+        both = wanted, needed and not samples
+        d_below, d_W = self.rows.project_gradients(d_wx, below, W, both, d_below)
+        return d_below, input_weight_of_samples(samples, d_wx, below) if samples and needed else d_W
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """Return what the forward of a direction of a layer left, whose input is given."""
@@ -196,6 +201,7 @@ class Sweep:
             masks=stack.masks(self.saved.ragged, self.saved.made, index),
             by_head=stack.by_head,
             unweighted=self.saved.call.unweighted,
+            apart=stack.samples > 0,
         )
 
     def d_ragged(self) -> list[Tensor | None]:

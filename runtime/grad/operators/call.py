@@ -82,7 +82,19 @@ def _call_backward(
     needs: Sequence[bool],
     text: str,
 ) -> list[Tensor]:
-    """Return the gradients of those flat tensors that `needs` says.
+    """Return the gradients of `plain_backward`, contiguous, each in memory of its own."""
+    return plain_backward(gradients, tensors, results, needs, text, _by_themselves)
+
+
+def plain_backward(
+    gradients: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    results: Sequence[Tensor],
+    needs: Sequence[bool],
+    text: str,
+    finish: Callable[[Sequence[Tensor]], list[Tensor]] = list,
+) -> list[Tensor]:
+    """Return the gradients of those flat tensors that `needs` says, by kernels, as `finish` does.
 
     `tensors` are as in `_call`, without a wx that the backward does not read, and `results` are
     those of `_call` without the last states.
@@ -103,9 +115,9 @@ def _call_backward(
         same = all(new is old for new, old in zip(plain, gradients, strict=True))
         gradients = plain
         entry = _remember(key, read, stack) if same else Entry(stack)
-    run = partial(_backward, stack, call, gradients, tensors, results, needs)
+    run = partial(_backward, stack, call, gradients, tensors, results, needs, finish)
     with profiled("rnnc::scan_backward"), without_autocast(results[0].device.type):
-        return replayed(entry.replays, "backward", read, run, alike=True)
+        return replayed(entry.replays, ("backward", finish), read, run, alike=True)
 
 
 def _backward(
@@ -115,6 +127,7 @@ def _backward(
     tensors: Sequence[Any],
     results: Sequence[Tensor],
     needs: Sequence[bool],
+    finish: Callable[[Sequence[Tensor]], list[Tensor]],
 ) -> list[Tensor]:
     tensors = (None, *tensors) if forgets_wx(stack) else tensors
     named, runs = stack.named(call.spread(tensors, None)), runs_of(stack, results)
@@ -126,7 +139,7 @@ def _backward(
     wanted = call.spread(needs, False)
     own = stack, named, Kept((), runs, made), (), gradients, wanted
     found = gradients_of(*own, retained=True)
-    return _by_themselves(
+    return finish(
         [
             torch.zeros_like(tensor) if d is None else d  # of reset values that are stored
             for d, tensor, need in zip(found, call.spread(tensors, None), wanted, strict=True)

@@ -51,5 +51,10 @@ def fake_call_backward(
         steps, batch, *plane = results[0].shape
         inputs = len(call.settings.cell.input_gates)
         given.insert(0, results[0].new_empty(batch, steps, *plane, inputs))
-    wanted = [tensor for tensor, need in zip(given, needs, strict=True) if need]
-    return [tensor.new_empty(tensor.shape) for tensor in wanted]
+    end = len(needs) - call.asked.drawn
+    weights, outer = range(end - sum(call.present), end), (call.asked.samples,)
+    return [
+        tensor.new_empty((*(outer if number in weights and any(outer) else ()), *tensor.shape))
+        for number, (tensor, need) in enumerate(zip(given, needs, strict=True))
+        if need
+    ]

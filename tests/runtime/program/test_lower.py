@@ -1,6 +1,8 @@
-"""Programs of calls on a GPU that is not there: each is complete, and what runs is issued in order."""
+"""Programs of calls on a GPU that is not there: complete, and in order."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 import rnnc
@@ -48,7 +50,7 @@ class ProgramError(AssertionError):
 
 
 def check_program(program, inputs):
-    """Check that each operation uses memory that there is, and that streams fork, enter and join."""
+    """Check that operations use memory that there is, and that streams fork, enter and join."""
     there, entered, forked, split = set(range(inputs)), set(), False, False
     for number, op in enumerate(program.ops):
         what = f"operation {number}, {type(op).__name__}"
@@ -179,6 +181,6 @@ def test_tensors_without_memory_have_addresses_of_their_own():
     address_of = lowering._Addresses()
     tensors = [torch.empty(n, device="meta") for n in (1, 1000, 7)]
     spans = sorted((address_of(t), address_of(t) + t.nbytes) for t in tensors)
-    assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
     assert all(begin % 512 == 0 for begin, _ in spans)
     assert address_of(tensors[1][4:]) == address_of(tensors[1]) + 16

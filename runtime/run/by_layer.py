@@ -1,0 +1,83 @@
+"""Calls layer by layer: products of the input by operations of torch, the recurrences by a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..call.call import Choice
+from ..call.layers import LayerWeights
+from ..call.settings import Asked, Settings
+from ..call.stack import Tensors
+from ..call.tensors import States
+from ..targets.registry import target_of
+
+# Runs a direction by its choice, its number among those of all layers, wx, the states before the
+# first step and the weights besides W. Gives all states at all steps, or the first alone,
+# (B, T, N, D) each, and those after the last step, (B, N, D) each.
+Scan = Callable[[Choice, int, Tensor, States, tuple[Any, ...]], tuple[States, States]]
+
+
+def run_by_layer(
+    settings: Settings, tensors: Tensors, asked: Asked, scan: Scan
+) -> tuple[list[Tensor], States]:
+    """Run all layers; arguments and results are as in `run_call`, rows are not packed."""
+    x, ragged, both = tensors.x, tensors.ragged, settings.both
+    named = settings.form.weights(tensors.weights, settings.layers * len(settings.choices))
+    if asked.takes_wx:
+        first = tuple(tensors.states) or _first(settings, x, x.shape[0])
+        found, last = scan(settings.choice, 0, x, first, named[0][1:])
+        wanted = found if asked.all_states else found[:1]
+        return [state.transpose(0, 1) for state in wanted], last
+    if ragged is not None:
+        x = ragged.cleaned(x)
+    lasts: list[States] = []
+    found_states: list[Tensor] = []
+    for layer in range(settings.layers):
+        if layer and settings.dropout:
+            x = F.dropout(x, settings.dropout)
+        outputs = []
+        for choice in settings.choices:
+            index = len(lasts)
+            given = [state[index] for state in tensors.states]
+            over_time, last = _direction(settings, choice, index, x, given, named[index], scan)
+            outputs.append(over_time)
+            lasts.append(last)
+        each = zip(*outputs, strict=True)
+        found_states = [torch.cat(pair, 2) if both else pair[0] for pair in each]
+        x = found_states[0]
+    after = tuple(torch.stack(each) for each in zip(*lasts, strict=True))
+    return found_states if asked.all_states else found_states[:1], after
+
+
+def _direction(
+    settings: Settings,
+    choice: Choice,
+    index: int,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: LayerWeights,
+    scan: Scan,
+) -> tuple[list[Tensor], States]:
+    """Run one direction of a layer, on x (T, B, features); states have (…, hidden)."""
+    heads, dim = settings.heads, settings.dim
+    steps, batch, _ = x.shape
+    first = tuple([state.reshape(batch, heads, dim) for state in states])
+    W, *others = weights
+    if W is None:  # a cell that takes no input still runs for as many steps
+        wx = x.new_empty(batch, steps, heads, dim, 0)
+    else:
+        wx = target_of(x.device, settings.backend).project(x, W)
+    over_time, last = scan(choice, index, wx, first or _first(settings, x, batch), tuple(others))
+    sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in over_time]
+    return sequences, tuple([state.reshape(batch, heads * dim) for state in last])
+
+
+def _first(settings: Settings, like: Tensor, batch: int) -> States:
+    """Return the states before the first step where the caller gives none."""
+    shape = (batch, settings.heads, settings.dim)
+    return tuple([like.new_full(shape, state.init) for state in settings.cell.states])
