@@ -12,6 +12,7 @@ from .forms import OWN, Form
 from .layers import LayersCall, LayerWeights
 from .made_masks import MadeMasks
 from .masks import Masks
+from .places import Places
 from .ragged import Ragged, RaggedKind
 from .rows_form import RowsForm
 
@@ -20,7 +21,8 @@ class Tensors(NamedTuple):
     """Tensors of a call of all layers.
 
     Attributes:
-        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx.
+        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx,
+            (B, T, N, D, Gx), of packed rows (total, N, D, Gx).
         states: before the first step, (layers * directions, B, hidden) each; or none.
         weights: the caller's parameters, None for each that there is not.
         ragged: lengths and resets; None where all rows run all steps.
@@ -59,6 +61,18 @@ class Tensors(NamedTuple):
             tuple([change(value) for value in self.unweighted]),
             self.drawn,
         )
+
+    @property
+    def places(self) -> Places | None:
+        """Places of packed rows of a call that takes wx."""
+        return None if self.ragged is None else self.ragged.places
+
+    def padded(self, places: Places) -> Tensors:
+        """Return the same call on padded rows; an x that there is not is left out."""
+        assert self.ragged is not None
+        missing: Any = None
+        x = missing if self.x is None else places.pad(self.x).transpose(0, 1)
+        return self._replace(x=x, ragged=self.ragged._replace(places=None))
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """Return all tensors in one tuple; `Stack.named` is the inverse."""

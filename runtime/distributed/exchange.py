@@ -43,7 +43,7 @@ def _once(x: Tensor) -> Tensor:
     if not x.requires_grad or torch.compiler.is_compiling():
         return x
     found = x.view_as(x)
-    found.register_hook(_refuse_second)
+    found.register_hook(_refuse_second)  # type: ignore[no-untyped-call]
     return found
 
 
