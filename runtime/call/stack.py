@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .call import Call, Order, with_all_states
+from .call import Call, Order
 from .forms import OWN, Form
 from .layers import LayersCall, LayerWeights
 from .made_masks import MadeMasks
@@ -90,6 +90,7 @@ class Stack(NamedTuple):
 
     Attributes:
         calls: the call of each direction of a layer.
+        uppermost: the same of the last layer, whose states may all be wanted at all steps.
         heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers; 0 outside of training.
@@ -107,6 +108,7 @@ class Stack(NamedTuple):
     """
 
     calls: tuple[Call, ...]
+    uppermost: tuple[Call, ...]
     layers: int
     heads: int
     dim: int
@@ -124,9 +126,7 @@ class Stack(NamedTuple):
 
     def calls_of(self, layer: int) -> tuple[Call, ...]:
         """Return the call of each direction of a layer."""
-        if not self.all_states or layer < self.layers - 1:
-            return self.calls
-        return tuple([with_all_states(call) for call in self.calls])
+        return self.calls if layer < self.layers - 1 else self.uppermost
 
     @property
     def states(self) -> int:
