@@ -204,3 +204,27 @@ def test_transforms_and_subclasses_see_the_gathers(inputs):
     plain = wx[0].clone().requires_grad_()
     torch.testing.assert_close(torch.autograd.grad(loss(plain), plain)[0], wanted[0])
     torch.testing.assert_close(loss(wx[0].as_subclass(Own)).as_subclass(torch.Tensor), loss(wx[0]))
+
+
+def test_a_gpu_replays_later_calls(simulated_gpu, monkeypatch):
+    """With the gathers of both halves: the launches are those of the first call, and no more."""
+    from rnnc.runtime.cuda import target
+    from rnnc.runtime.scan import scan
+
+    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(scan, "_CALLS", type(scan._CALLS)())
+    wx, R = torch.randn(40, 1, 64, 4).requires_grad_(), torch.randn(4, 1, 64, 64).requires_grad_()
+    runs = []
+    for _ in range(5):
+        simulated_gpu.clear()
+        (h, c), last = rnnc.scan_packed(
+            CELL, wx, R, cu_seqlens=starts_of((9, 0, 17, 14)), backend="simulated"
+        )
+        torch.autograd.grad((h, c, *last), (wx, R), [torch.ones_like(s) for s in (h, c, *last)])
+        runs.append(list(simulated_gpu))
+    assert runs[0]
+    assert all(run == runs[0] for run in runs)
+    (entry,) = scan._CALLS._entries.values()
+    known = list(entry.replays._known.values())
+    assert len(known) == 2
+    assert all(each.replay is not None for each in known)
