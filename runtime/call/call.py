@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -96,12 +96,6 @@ def call_of(
 
 
 @lru_cache(maxsize=512)
-def with_all_states(call: Call) -> Call:
-    """Return the same call with all states at all steps; one object for all equal calls."""
-    return replace(call, stored=(True,) * len(call.stored))
-
-
-@lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
     """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
     return CellSpec.from_json(text.partition("\t")[0])
@@ -116,7 +110,6 @@ def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> t
     return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
 
 
-@lru_cache(maxsize=512)
 def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
     """Return which states the backward needs at all steps: those that it or its products read."""
     layout = layout_of(cell)

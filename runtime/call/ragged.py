@@ -9,24 +9,27 @@ import torch
 from torch import Tensor
 
 from .call import fill_of
+from .places import Places
 from .plain import values_visible
 
 
 class RaggedKind(NamedTuple):
     """Tensors of `Ragged` that a call has.
 
-    `values` counts the states that have reset values: none, or all.
+    `values` counts the states that have reset values: none, or all. `placed` says whether there are
+    `places`.
     """
 
     lengths: bool
     reset: bool
     values: int
     packed: bool = False
+    placed: bool = False
 
     @property
     def tensors(self) -> int:
         """Number of tensors that there are."""
-        return self.lengths + self.reset + self.values + self.packed
+        return self.lengths + self.reset + self.values + self.packed + 2 * self.placed
 
     def named(self, tensors: Sequence[Any]) -> Ragged:
         """Return the tensors that `Ragged.tensors` gave, by their names."""
@@ -36,6 +39,7 @@ class RaggedKind(NamedTuple):
             tensors[place - 1] if self.reset else None,
             tuple(tensors[place : place + self.values]) if self.values else None,
             tensors[-1] if self.packed else None,
+            Places(*tensors[-2:]) if self.placed else None,
         )
 
 
@@ -48,7 +52,8 @@ class Ragged(NamedTuple):
         reset_to: the values of each state after a reset, (layers * directions, hidden),
             (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
             state's `init`.
-        starts: of packed rows, as in `TorchPacking`; None where rows are not packed.
+        starts: of packed rows of a module, as in `TorchPacking`; None where there are none.
+        places: of packed rows of a call that takes wx; None where there are none.
         fill: as in `Choice`, of rows that are not packed.
     """
 
@@ -56,6 +61,7 @@ class Ragged(NamedTuple):
     reset: Tensor | None
     reset_to: Sequence[Tensor] | None
     starts: Tensor | None = None
+    places: Places | None = None
     fill: float = 1.0
 
     @property
@@ -63,13 +69,13 @@ class Ragged(NamedTuple):
         """Kind of the call: the tensors that it has."""
         values = 0 if self.reset_to is None else len(self.reset_to)
         given = self.lengths is not None, self.reset is not None
-        return RaggedKind(*given, values, self.starts is not None)
+        return RaggedKind(*given, values, self.starts is not None, self.places is not None)
 
     def tensors(self) -> list[Tensor]:
         """Return the tensors that there are, in order; `RaggedKind.named` is the inverse."""
         found = [tensor for tensor in (self.lengths, self.reset) if tensor is not None]
         packed = [] if self.starts is None else [self.starts]
-        return [*found, *(self.reset_to or ()), *packed]
+        return [*found, *(self.reset_to or ()), *packed, *(self.places or ())]
 
     def on(self, x: Tensor, fills: bool = True) -> Ragged:
         """Return the same with lengths of int64 on the device of x; nothing waits for it.

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
-from .call import Choice, Order, call_of
+from .call import Call, Choice, Order, call_of
 from .forms import OWN, Form
 from .ragged import RaggedKind
 from .stack import Stack
@@ -83,12 +83,16 @@ def stack_of(
     The dropout of `settings` is that of the call.
     """
     cell, ragged = settings.cell, asked.ragged
-    # The output is the first state; the others are wanted only after the last step.
-    wanted = (True, *(False,) * (len(cell.states) - 1))
-    kind, masked = (cell.text, target, needs_grad, wanted), ragged is not None
-    calls = [call_of(*kind, choice, tf32, masked) for choice in settings.choices]
+    others = len(cell.states) - 1
+
+    def calls(every: bool) -> tuple[Call, ...]:
+        # The output is the first state; the others are wanted at all steps only on request.
+        kind = cell.text, target, needs_grad, (True, *(every,) * others)
+        choices = settings.choices
+        return tuple([call_of(*kind, choice, tf32, ragged is not None) for choice in choices])
+
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
     dropout = settings.dropout if settings.layers > 1 else 0.0
-    own = tuple(calls), *sizes, dropout, values, settings.order
+    own = calls(False), calls(asked.all_states), *sizes, dropout, values, settings.order
     return Stack(*own, asked.joint, settings.form, *asked[:-1])

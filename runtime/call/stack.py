@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .call import Call, Order, with_all_states
+from .call import Call, Order
 from .forms import OWN, Form
 from .layers import LayersCall, LayerWeights
 from .made_masks import MadeMasks
 from .masks import Masks
+from .places import Places
 from .ragged import Ragged, RaggedKind
 from .rows_form import RowsForm
 
@@ -20,7 +21,8 @@ class Tensors(NamedTuple):
     """Tensors of a call of all layers.
 
     Attributes:
-        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx.
+        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx,
+            (B, T, N, D, Gx), of packed rows (total, N, D, Gx).
         states: before the first step, (layers * directions, B, hidden) each; or none.
         weights: the caller's parameters, None for each that there is not.
         ragged: lengths and resets; None where all rows run all steps.
@@ -60,6 +62,18 @@ class Tensors(NamedTuple):
             self.drawn,
         )
 
+    @property
+    def places(self) -> Places | None:
+        """Places of packed rows of a call that takes wx."""
+        return None if self.ragged is None else self.ragged.places
+
+    def padded(self, places: Places) -> Tensors:
+        """Return the same call on padded rows; an x that there is not is left out."""
+        assert self.ragged is not None
+        missing: Any = None
+        x = missing if self.x is None else places.pad(self.x).transpose(0, 1)
+        return self._replace(x=x, ragged=self.ragged._replace(places=None))
+
     def flat(self) -> tuple[Tensor | None, ...]:
         """Return all tensors in one tuple; `Stack.named` is the inverse."""
         x, states, weights, ragged, unweighted, drawn = self
@@ -76,6 +90,7 @@ class Stack(NamedTuple):
 
     Attributes:
         calls: the call of each direction of a layer.
+        uppermost: the same of the last layer, whose states may all be wanted at all steps.
         heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers; 0 outside of training.
@@ -95,6 +110,7 @@ class Stack(NamedTuple):
     """
 
     calls: tuple[Call, ...]
+    uppermost: tuple[Call, ...]
     layers: int
     heads: int
     dim: int
@@ -113,9 +129,7 @@ class Stack(NamedTuple):
 
     def calls_of(self, layer: int) -> tuple[Call, ...]:
         """Return the call of each direction of a layer."""
-        if not self.all_states or layer < self.layers - 1:
-            return self.calls
-        return tuple([with_all_states(call) for call in self.calls])
+        return self.calls if layer < self.layers - 1 else self.uppermost
 
     @property
     def states(self) -> int:

@@ -31,7 +31,6 @@ def constants_of(settings: Settings) -> tuple[Any, ...]:
     return cell.text, *sizes, choice.of_scan, order, form.name
 
 
-@lru_cache(maxsize=512)
 def settings_of_constants(
     cell: str,
     layers: int,
@@ -114,9 +113,10 @@ def read_call(text: str) -> CallText:
     """Return the call of an operator's text argument, whose JSON ends before the first tab."""
     found: dict[str, Any] = json.loads(text.partition("\t")[0])
     cell, choice = json.dumps(found["cell"], sort_keys=True), Choice(**found["choice"])
-    sizes = (found[name] for name in ("layers", "both", "heads", "dim"))
+    sizes = [found[name] for name in ("layers", "both", "heads", "dim")]
     more = float(found["dropout"]).hex(), choice.of_scan, found["order"], found["form"]
-    settings = settings_of_constants(cell, *sizes, *more)
+    constants: tuple[Any, ...] = cell, *sizes, *more
+    settings = settings_of_constants(*constants)
     given = {name: found[name] for name in Asked._fields if name in found}
     if given.get("ragged") is not None:
         given["ragged"] = RaggedKind(*given["ragged"])

@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ..call.masks import read_states
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from ..store.facts import counts_of
+from ..store.facts import facts_of
 from .arguments import Field, run, unweighted_fields
 from .compile import cpu_library
 from .masks import mask_fields, reset_values
@@ -45,7 +45,7 @@ def forward(
         stored: for each state, whether it is returned at all steps.
         features: given if the kernel makes the products of the input.
     """
-    wx, counts, new = inputs.wx, counts_of(cell), inputs.wx.new_empty
+    wx, counts, new = inputs.wx, facts_of(cell).counts, inputs.wx.new_empty
     batch, steps, heads, dim, _ = wx.shape
     masks, plane = inputs.masks, batch * heads * dim
     # A state that is not returned, and that no matrix reads, needs the memory of one step.
@@ -110,7 +110,7 @@ def backward(
     Gradients are of each state at all steps, (T, B, N, D), and of each last state, (B, N, D); None
     for zero.
     """
-    counts = counts_of(cell)
+    counts = facts_of(cell).counts
     values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
@@ -178,7 +178,7 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
     """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
-    if not counts_of(cell).saved:
+    if not facts_of(cell).counts.saved:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
     tensors = saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
     inputs = ScanInputs(*tensors, saved.masks, saved.unweighted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from itertools import product
 
 import torch
 
@@ -10,11 +10,15 @@ from ...codegen.cpu.plan import CpuPlan
 from ...codegen.shape import Dtype, Reverse
 
 DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
+_REVERSES: tuple[Reverse, ...] = (False, True, "half")
+_FLAGS = tuple(product(_REVERSES, (False, True), (False, True)))
+_PLANS = {
+    (dtype, *flags): CpuPlan(name, *flags) for dtype, name in DTYPES.items() for flags in _FLAGS
+}
 
 
-@cache
 def plan_of(
     dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
 ) -> CpuPlan:
     """Return the plan of calls that are computed in a dtype."""
-    return CpuPlan(DTYPES[dtype], reverse, single_step, masked)
+    return _PLANS[dtype, reverse, single_step, masked]

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..call.call import Call
 from ..call.stack import Stack
 from ..call.tensors import SomeTensors, States
-from ..store.facts import counts_of
+from ..store.facts import facts_of
 from .arguments import Field, run
 from .compile import cpu_library
 from .plans import plan_of
@@ -54,6 +54,6 @@ def run_sequence(
 @lru_cache(maxsize=1024)
 def _facts(call: Call, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
     """Return the kernel of a call, and its numbers of gates with input and of matrices."""
-    counts = counts_of(call.cell)
+    counts = facts_of(call.cell).counts
     library = cpu_library(call.cell, plan_of(dtype, call.choice.reverse))
     return library.rnnc_layers, counts.inputs, counts.dense

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from ..call.call import Call
-from ..store.facts import counts_of
+from ..store.facts import facts_of
 from .compile import cpu_library
 from .plans import plan_of
 
@@ -49,7 +49,7 @@ class StepFacts(NamedTuple):
 @lru_cache(maxsize=1024)
 def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
     """Return the facts of a call."""
-    counts = counts_of(call.cell)
+    counts = facts_of(call.cell).counts
     library = cpu_library(call.cell, plan_of(dtype, single_step=True))
     return StepFacts(
         library.rnnc_step,

@@ -16,7 +16,7 @@ from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
 from ..program.gemms import Product, products_of
 from ..program.recorder import refuse_recording
-from ..store.facts import Counts, counts_of
+from ..store.facts import Counts, facts_of
 from .arguments import backward_arguments, forward_arguments
 from .driver.described import is_described
 from .launch import CallSizes, Launcher
@@ -76,7 +76,7 @@ class Prepared:
 @lru_cache(maxsize=1024)
 def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Prepared:
     """Prepare calls of one size. Their kernel is compiled and loaded by the first of them."""
-    counts = counts_of(cell)
+    counts = facts_of(cell).counts
     parts = counts.states, counts.params, plan.masked, counts.unweighted
     arguments = forward_arguments if plan.direction == "forward" else backward_arguments
     return Prepared(

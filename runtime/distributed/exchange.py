@@ -5,58 +5,54 @@ A rank has some steps of all heads, or all steps of some heads.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.distributed import _functional_collectives  # noqa: F401  (registers the operators)
+from torch.distributed import _functional_collectives
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-# Their results are plain tensors, which kernels read. Compilers trace them.
-_collectives: Any = torch.ops._c10d_functional
-
-
-class _AllToAll(torch.autograd.Function):
-    """Exchange of the parts of x along its first axis: each part comes from another rank."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, received: list[int], sent: list[int], group: str) -> Tensor:
-        ctx.call = received, sent, group
-        return _all_to_all(x, received, sent, group)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        received, sent, group = ctx.call
-        return _all_to_all(d_y, sent, received, group), None, None, None
+_collectives: Any = _functional_collectives
+_delayed_error: Any = torch._C._functions.DelayedError
 
 
-def _all_to_all(x: Tensor, received: list[int], sent: list[int], group: str) -> Tensor:
-    given = _collectives.all_to_all_single(x.contiguous(), received, sent, group)
-    found: Tensor = _collectives.wait_tensor(given)
+def replicated(part: DTensor, mesh: DeviceMesh) -> DTensor:
+    """Gather a tensor of which each rank has a part."""
+    with _without_inference():
+        return part.redistribute(mesh, [Replicate()])
+
+
+def _without_inference() -> AbstractContextManager[Any]:
+    """Replace inference mode, in which torch 2.11 gathers no DTensor, by `no_grad`."""
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(torch.inference_mode(False))
+    stack.enter_context(torch.no_grad())
+    return stack
+
+
+def _once(x: Tensor) -> Tensor:
+    """Return x, whose gradient cannot be differentiated again.
+
+    Torch 2.11 has no derivative of the collectives of a backward, and only warns. A compiled graph
+    has no second derivative anyway.
+    """
+    if not x.requires_grad or torch.compiler.is_compiling():
+        return x
+    found = x.view_as(x)
+    found.register_hook(_refuse_second)  # type: ignore[no-untyped-call]
     return found
 
 
-class _AllGather(torch.autograd.Function):
-    """Tensors of all ranks along the first axis; gradients are summed over the ranks."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, ranks: int, group: str) -> Tensor:
-        ctx.call = ranks, group
-        given = _collectives.all_gather_into_tensor(x.contiguous(), ranks, group)
-        found: Tensor = _collectives.wait_tensor(given)
-        return found
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        given = _collectives.reduce_scatter_tensor(d_y.contiguous(), "sum", *ctx.call)
-        return _collectives.wait_tensor(given), None, None
-
-
-_exchange: Any = _AllToAll.apply
-_gather: Any = _AllGather.apply
+def _refuse_second(gradient: Tensor) -> Tensor:
+    if not (torch.is_grad_enabled() and gradient.requires_grad):
+        return gradient
+    text = b"an exchange of SequenceParallel between ranks has no second derivative"
+    refused: Tensor = _delayed_error(text, 1)(gradient)
+    return refused
 
 
 class Steps(NamedTuple):
@@ -110,13 +106,20 @@ class Steps(NamedTuple):
         if self.own < most:
             padding = given.new_zeros(most - self.own, *given.shape[1:])
             given = torch.cat((given, padding))
-        found: Tensor = _gather(given, len(self.counts), self.mesh.get_group().group_name)
+        part = DTensor.from_local(_once(given), self.mesh, [Shard(0)], run_check=False)
+        found = replicated(part, self.mesh).to_local(grad_placements=[Partial()])
         if most * len(self.counts) > self.total:
             parts = zip(torch.split(found, most), self.counts, strict=True)
             found = torch.cat([part[:count] for part, count in parts])
         return found.to(x.dtype)
 
     def _exchanged(self, x: Tensor, received: list[int], sent: list[int]) -> Tensor:
-        """Exchange the parts of x along its first axis."""
-        found: Tensor = _exchange(x, received, sent, self.mesh.get_group().group_name)
-        return found
+        """Exchange the parts of x along its first axis: each comes from another rank.
+
+        The result is a plain tensor, which kernels read: it is waited for.
+        """
+        call = _once(x.contiguous()), received, sent, self.mesh.get_group().group_name
+        found = _collectives.all_to_all_single_autograd(*call)
+        # No view in torch's eyes, so that the wait comes here, and no copy.
+        plain: Tensor = torch.ops.aten._unsafe_view(found, found.shape)
+        return plain

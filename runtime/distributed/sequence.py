@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from ..call.ragged import Ragged
@@ -23,7 +22,7 @@ from ..module.rnn import RNN
 from ..run.ragged import ragged_of
 from ..run.route import run_call
 from ..targets.registry import target_of
-from .exchange import Steps
+from .exchange import Steps, replicated
 from .parallel import Parallel, local, of_layer
 from .shards import spread_heads
 
@@ -177,9 +176,7 @@ class Sequential(Parallel):
         if weight is None:
             return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
-        with _without_inference():
-            gathered = weight.redistribute(self._mesh, [Replicate()])
-        whole = gathered.to_local(grad_placements=[Partial()])
+        whole = replicated(weight, self._mesh).to_local(grad_placements=[Partial()])
         W = self._form._matrices(whole)
         assert W is not None
         wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
@@ -252,13 +249,3 @@ class Sequential(Parallel):
         return DTensor.from_local(
             y, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
         )
-
-
-def _without_inference() -> AbstractContextManager[Any]:
-    """Replace inference mode, in which torch 2.11 gathers no DTensor, by `no_grad`."""
-    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
-        return nullcontext()
-    stack = ExitStack()
-    stack.enter_context(torch.inference_mode(False))
-    stack.enter_context(torch.no_grad())
-    return stack

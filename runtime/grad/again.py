@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..call.forms import TorchForm
+from ..call.places import Places
 from ..call.stack import Stack, Tensors
 from ..call.text import text_of_stack
 from .compute import Kept, sequences_of
@@ -31,6 +32,9 @@ def differentiate_again(
     """
     packed = stack.ragged is not None and stack.ragged.packed
     by_torch = isinstance(stack.form, TorchForm) and (stack.ragged is None or packed)
+    call = stack.named(flat)
+    if call.places is not None:
+        return _of_padded(stack, call, call.places, kept, needs, gradients)
     if not by_torch and not stack.single:
         return _by_operator(stack, flat, kept, needs, gradients)
     inputs = _apart(flat)
@@ -63,6 +67,24 @@ def _by_operator(
     found = iter(call_backward_op(list(gradients), tensors, results, wanted, text))
     every = [next(found) if need and own else None for need, own in zip(needs, there, strict=True)]
     return every[: len(every) - bool(kept.masks)]
+
+
+def _of_padded(
+    stack: Stack,
+    call: Tensors,
+    places: Places,
+    kept: Kept,
+    needs: Sequence[bool],
+    gradients: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Return the gradients of a call on packed rows, by that on padded ones."""
+    count, end = stack.sequences, len(call.before_weights()) - len(call.unweighted)
+    padded, wanted = call.padded(places), [*needs[: end - 2], *needs[end:]]
+    own = stack._replace(ragged=padded.ragged and padded.ragged.kind), padded.flat()
+    d_states = [None if d is None else places.pad(d) for d in gradients[:count]]
+    d_wx, *found = _by_operator(*own, kept, wanted, [*d_states, *gradients[count:]])
+    d_wx = None if d_wx is None else places.pack(d_wx.transpose(0, 1))
+    return [d_wx, *found[: end - 3], None, None, *found[end - 3 :]]
 
 
 def _step(stack: Stack, inputs: Sequence[Any]) -> list[Tensor]:

@@ -30,7 +30,8 @@ _SHOWN = 100  # characters of an equation in a message
 
 def identity_of(cell: CellSpec) -> dict[str, Any]:
     """Return a cell's entry in the metadata of a state dict."""
-    return {"name": cell.name, "digest": _digest(cell), "equations": list(_equations(cell))}
+    digest, equations = _compared(cell)
+    return {"name": cell.name, "digest": digest, "equations": list(equations)}
 
 
 def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
@@ -38,11 +39,12 @@ def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
 
     `found` is the entry in its metadata; None, of a state dict without one, passes.
     """
-    if not isinstance(found, dict) or found.get("digest") == _digest(cell):
+    digest, equations = _compared(cell)
+    if not isinstance(found, dict) or found.get("digest") == digest:
         return
     name = str(found.get("name"))
     other = name if name != cell.name else f"another cell that is called {name}"
-    theirs, own = _differing(found.get("equations"), _equations(cell))
+    theirs, own = _differing(found.get("equations"), equations)
     if name != cell.name and is_named(name):
         write = f"rnnc.RNN({name!r}, ...) if that is what you load"
     else:
@@ -56,8 +58,9 @@ def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
 
 
 @lru_cache(maxsize=512)
-def _equations(cell: CellSpec) -> tuple[str, ...]:
-    return cell.equations()
+def _compared(cell: CellSpec) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of a cell, and its equations."""
+    return _digest(cell), cell.equations()
 
 
 def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
@@ -81,7 +84,6 @@ def _around(line: str, place: int) -> str:
     return f", with {'…' * (begin > 0)}{shown}{'…' * (begin + _SHOWN < len(line))}"
 
 
-@lru_cache(maxsize=512)
 def _digest(cell: CellSpec) -> str:
     declared = [
         [list(cell.input_gates), list(cell.bias_gates)],

@@ -89,9 +89,11 @@ def run_operator(
             joins = _joins(constants_of(settings), name, keep, x.dtype, x.device, x.shape[1])
             asked = asked._replace(joint=joins)
     present = tuple([weight is not None for weight in weights])
-    rows = None if asked.ragged is None else tuple(asked.ragged)
-    wanted = (rows, *tuple(asked)[1:])
-    text = _text(constants_of(settings), keep, wanted, present)
+    if compiling:
+        rows = None if asked.ragged is None else tuple(asked.ragged)
+        text = _text(constants_of(settings), keep, (rows, *tuple(asked)[1:]), present)
+    else:
+        text = write_call(CallText(settings, keep, asked, present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
     if compiling:
         results = call_op(flat, text_in_graph(text))

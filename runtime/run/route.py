@@ -52,6 +52,10 @@ def run_call(
         check_wavefront(settings, asked, name, tensors.x.device.type)
     values = tensors.values()
     traced = torch.compiler.is_compiling() or is_watched() or any_tangent(values)
+    places = tensors.places
+    if places is not None and (name == "reference" or traced or not _all_plain(tensors)):
+        over_time, last = run_call(settings, tensors.padded(places), asked)
+        return [places.pack(state) for state in over_time], last
     if name == "reference" or (traced and needs_reference(settings.backend, values)):
         return run_reference(settings, tensors, asked)
     own, returned = _computed(settings, name, tensors, asked, values)

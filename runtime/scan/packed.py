@@ -1,13 +1,13 @@
 """`rnnc.scan_packed`: a cell over sequences that follow each other in one tensor.
 
-The kernels read padded tensors, (T, B) with T the longest sequence: the inputs are gathered into
-that form and the results back, by one copy each. Nothing reads the values that a gather puts into
-padding.
+The kernels read padded tensors, (T, B) with T the longest sequence. The call itself gathers wx into
+that form and the states back, by one copy each, and so its backward; a cell's `inputs` are gathered
+before it. Nothing reads the values that a gather puts into padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -17,14 +17,16 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Precision, Save
-from ..call.plain import any_tangent, is_watched, values_visible
+from ..call.call import Choice
+from ..call.places import Places, places_of
+from ..call.plain import values_visible
 from ..call.tensors import States
 from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..errors import TensorError
-from .scan import scan
+from .scan import Given, run_scan
 
 
 def scan_packed(
@@ -95,100 +97,22 @@ def scan_packed(
     """
     cell = check_is_cell(cell)
     steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
-    lengths, *places = _places(cu_seqlens.to(wx.device, non_blocking=True), len(wx), steps)
-    padded = _to_padded(wx, places)
+    starts = cu_seqlens.to(wx.device, non_blocking=True)
+    lengths, places = places_of(starts, len(wx), steps)
     if reset is not None:
-        reset = reset[places[0]].t()
+        reset = reset[places.padded].t()
     if inputs is not None or cell.inputs:
         packed = packed_inputs_in_order(cell, inputs, wx)
-        inputs = {
-            name: _to_padded(value, places).transpose(0, 1) if value.shape[0] != 1 else value[None]
-            for name, value in packed.items()
-        }
-    over_time, last = scan(
-        cell,
-        padded.transpose(0, 1),
-        R,
-        b,
-        states,
-        R_diag=R_diag,
-        params=params,
-        backend=backend,
-        variant=variant,
-        save=save,
-        precision=precision,
-        reverse=reverse,
-        lengths=lengths,
-        reset=reset,
-        reset_to=reset_to,
-        inputs=inputs,
-    )
-    return tuple([_to_packed(state.transpose(0, 1), places) for state in over_time]), last
+        inputs = {name: _padded(value, places) for name, value in packed.items()}
+    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
+    given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
+    over_time, last = run_scan(cell, backend, choice, given)
+    return tuple(over_time), last
 
 
-def _places(starts: Tensor, total: int, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return places of steps in packed and in padded tensors, none of which is out of bounds.
-
-    They are the lengths, (B,); the packed step of each padded one, (T, B), of any sequence in
-    padding; the time and the row of each packed step, (total,) each.
-    """
-    starts = starts.long().clamp(0, total)
-    begin, end = starts[:-1], starts[1:].contiguous()
-    in_time = torch.arange(steps, device=starts.device).unsqueeze(1)
-    at = (begin + in_time).clamp(0, max(total - 1, 0))
-    step = torch.arange(total, device=starts.device)
-    row = torch.searchsorted(end, step, right=True).clamp(0, max(len(end) - 1, 0))
-    time = (step - begin[row]).clamp(0, max(steps - 1, 0))
-    return (end - begin).clamp(0, steps), at, time, row
-
-
-def _to_padded(values: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """Return values (total, …) as (T, B, …)."""
-    if _seen_by_torch(values):
-        return values[places[0]]
-    return cast(Tensor, _apply_padded(values, *places))
-
-
-def _to_packed(values: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """Return values (T, B, …) as (total, …)."""
-    if _seen_by_torch(values):
-        return values[places[1], places[2]]
-    return cast(Tensor, _apply_packed(values, *places))
-
-
-def _seen_by_torch(values: Tensor) -> bool:
-    """Return True if a compiler, mode or transform of torch follows each operation."""
-    return torch.compiler.is_compiling() or is_watched() or any_tangent((values,))
-
-
-class _Padded(torch.autograd.Function):
-    """Gather whose gradient is a gather too: autograd's own is a scatter that adds."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
-        ctx.save_for_backward(*places)
-        return values[places[0]]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _to_packed(gradients[0], ctx.saved_tensors), None, None, None
-
-
-class _Packed(torch.autograd.Function):
-    """Gather back, likewise."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
-        ctx.save_for_backward(*places)
-        return values[places[1], places[2]]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _to_padded(gradients[0], ctx.saved_tensors), None, None, None
-
-
-_apply_padded: Callable[..., Any] = _Padded.apply
-_apply_packed: Callable[..., Any] = _Packed.apply
+def _padded(value: Tensor, places: Places) -> Tensor:
+    """Return an input of the cell (total, …) as (B, T, …); one value for all steps stays one."""
+    return places.pad(value).transpose(0, 1) if value.shape[0] != 1 else value[None]
 
 
 def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, reset_to: Any) -> int:

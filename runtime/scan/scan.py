@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Choice
 from ..call.options import check_choice
+from ..call.places import Places
 from ..call.ragged import Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.stack import Stack, Tensors
@@ -113,39 +114,79 @@ def scan(
     """
     if not isinstance(cell, CellSpec):
         cell = check_is_cell(cell)
-    choice, rows = Choice(variant, save, precision, reverse), (lengths, reset, reset_to)
-    given = wx, states, (R, b, R_diag), params, rows, inputs
-    known = _known(cell, backend, choice, *given)
-    if known is not None:
-        over_time, last = run_ready(known)
-    else:
-        if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
-            _check_options(choice)
-            _check(cell, *given)
-        tensors = _tensors(cell, *given)
-        heads, dim = map(index, wx.shape[2:4])  # a kernel is of one size
-        settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
-        remember = partial(_remember, _key(cell, backend, choice, tensors), wx)
-        asked = Asked(takes_wx=True, all_states=True)
-        over_time, last = run_call(settings, tensors, asked, remember)
+    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
+    given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
+    over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last
+
+
+class Given(NamedTuple):
+    """Tensors of a call as the caller gives them, whatever they are.
+
+    Attributes:
+        weights: R, b and R_diag.
+        places: of packed rows, where wx is (total, N, D, Gx); `lengths`, `reset` and `inputs` are
+            those of padded rows.
+    """
+
+    wx: Any
+    states: Any
+    weights: tuple[Any, Any, Any]
+    params: Any
+    lengths: Any
+    reset: Any
+    reset_to: Any
+    inputs: Any
+    places: Places | None = None
+
+    @property
+    def padded_wx(self) -> Any:
+        """Return wx, of packed rows a tensor of no meaning with the sizes of padded ones."""
+        wx, places = self.wx, self.places
+        if places is None:
+            return wx
+        steps, batch = places.padded.shape
+        return wx.new_empty(()).expand(batch, steps, *wx.shape[1:])
+
+
+def run_scan(
+    cell: CellSpec, backend: str, choice: Choice, given: Given
+) -> tuple[list[Tensor], States]:
+    """Run a call of `rnnc.scan` or of `rnnc.scan_packed`.
+
+    The results are the states at all steps, (T, B, N, D) or (total, N, D) each, and those after the
+    last step.
+    """
+    known = _known(cell, backend, choice, given)
+    if known is not None:
+        return run_ready(known)
+    if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
+        _check_options(choice)
+        _check(cell, given)
+    tensors = _tensors(cell, given)
+    heads, dim = map(index, given.wx.shape[-3:-1])  # a kernel is of one size
+    settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
+    remember = partial(_remember, _key(cell, backend, choice, tensors), given.wx)
+    return run_call(settings, tensors, Asked(takes_wx=True, all_states=True), remember)
 
 
 # Calls that came before, of any cell.
 _CALLS = Seen(512)
 
 
-def _known(cell: CellSpec, backend: str, choice: Choice, wx: Any, *given: Any) -> Ready | None:
+def _known(cell: CellSpec, backend: str, choice: Choice, given: Given) -> Ready | None:
     """Return what a call becomes, if a like one is known; else None."""
-    if not may_be_known() or not isinstance(wx, Tensor) or wx.ndim != 5:
+    wx, axes = given.wx, 5 if given.places is None else 4
+    if not may_be_known() or not isinstance(wx, Tensor) or wx.ndim != axes:
         return None
     try:
-        tensors = _tensors(cell, wx, *given)
+        tensors = _tensors(cell, given)
         entry = _CALLS.find(_key(cell, backend, choice, tensors))
         if entry is None or entry.options != _rounds(entry.call, wx, choice):
             return None
         if tensors.ragged is not None and tensors.ragged.lengths is not None:
-            check_lengths(given[3][0], wx.shape[0], wx.shape[1])
+            if given.places is None:
+                check_lengths(given.lengths, wx.shape[0], wx.shape[1])
             tensors = tensors._replace(ragged=tensors.ragged.on(wx, fills=False))
         return ready_if_alike(entry, tensors)
     except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
@@ -170,32 +211,26 @@ def _key(cell: CellSpec, backend: str, choice: Choice, tensors: Tensors) -> Hash
     return cell.text, backend, choice, *kind, tuple([weight is None for weight in tensors.weights])
 
 
-def _tensors(
-    cell: CellSpec,
-    wx: Tensor,
-    states: Sequence[Tensor] | None,
-    weights: tuple[Tensor | None, ...],
-    params: Any,
-    rows: tuple[Any, ...],
-    inputs: Any,
-) -> Tensors:
+def _tensors(cell: CellSpec, given: Given) -> Tensors:
     """Return the tensors of a call in the form of those of modules."""
-    lengths, reset, reset_to = rows
+    wx, states, weights, params, lengths, reset, reset_to, inputs, places = given
     ragged = None
     if not (lengths is None and reset is None):
         values = None if reset_to is None else [as_of_one_layer(value) for value in reset_to]
-        ragged = Ragged(lengths, None if reset is None else reset.t(), values)
+        in_time = None if reset is None else reset.t()
+        ragged = Ragged(lengths, in_time, values, places=places)
     more = params_in_order(cell, params, wx) if params or cell.params else ()
     own = (None, *weights, *more)
-    unweighted = () if inputs is None and not cell.inputs else _unweighted(cell, inputs, wx)
+    unweighted = () if inputs is None and not cell.inputs else _unweighted(cell, given)
     return Tensors(wx, tuple(states or ()), own, ragged, unweighted)
 
 
-def _unweighted(cell: CellSpec, inputs: Any, wx: Tensor) -> tuple[Tensor, ...]:
+def _unweighted(cell: CellSpec, given: Given) -> tuple[Tensor, ...]:
     """Return the cell's inputs; an error in wx is reported before one in them."""
+    wx = given.padded_wx
     if not torch.compiler.is_compiling():
         check_wx(cell, wx)
-    return unweighted_in_order(cell, inputs, wx)
+    return unweighted_in_order(cell, given.inputs, wx)
 
 
 def _check_options(choice: Choice) -> None:
@@ -205,23 +240,16 @@ def _check_options(choice: Choice) -> None:
     check_flag("reverse", choice.reverse)
 
 
-def _check(
-    cell: CellSpec,
-    wx: Any,
-    states: Any,
-    weights: tuple[Any, ...],
-    params: Any,
-    rows: tuple[Any, ...],
-    inputs: Any,
-) -> None:
+def _check(cell: CellSpec, given: Given) -> None:
     """Check the tensors of a call."""
-    own, given = params_in_order(cell, params, wx), states
+    wx, states = given.padded_wx, given.states
+    own = params_in_order(cell, given.params, wx)
     if states is None and isinstance(wx, Tensor) and wx.layout == torch.strided and wx.ndim == 5:
         shape = (wx.shape[0], *wx.shape[2:4])
-        given = [wx.new_empty(()).expand(shape)] * len(cell.states)
-    unweighted = () if inputs is None and not cell.inputs else _unweighted(cell, inputs, wx)
-    R, b, R_diag = weights
-    check_scan(cell, ScanInputs(wx, R, b, given, R_diag, own, None, unweighted))
+        states = [wx.new_empty(()).expand(shape)] * len(cell.states)
+    unweighted = () if given.inputs is None and not cell.inputs else _unweighted(cell, given)
+    R, b, R_diag = given.weights
+    check_scan(cell, ScanInputs(wx, R, b, states, R_diag, own, None, unweighted))
+    rows = given.lengths, given.reset, given.reset_to
     if any(each is not None for each in rows):
-        lengths, reset, reset_to = rows
-        check_masks(cell, lengths, reset, reset_to, wx)
+        check_masks(cell, *rows, wx)

@@ -12,20 +12,6 @@ from ...codegen.spaces import numbers
 from .memo import remembered
 
 
-class Facts(NamedTuple):
-    """Names and flags of a derived cell.
-
-    Attributes:
-        saved: values that the forward keeps of a step if it keeps gates, by name.
-        saved_gates: gates that the backward computes again if only states were kept.
-        reads: for each state, whether the backward reads its values before or after a step.
-    """
-
-    saved: tuple[str, ...]
-    saved_gates: tuple[str, ...]
-    reads: tuple[bool, ...]
-
-
 class Counts(NamedTuple):
     """Numbers of parts of each kind that a cell has.
 
@@ -57,25 +43,20 @@ class Counts(NamedTuple):
     sums: list[int]
 
 
-@lru_cache(maxsize=512)
-def counts_of(cell: CellSpec) -> Counts:
-    """Return the counts of a cell."""
-    layout = layout_of(cell)
-    params, diagonal = len(layout.params), len(layout.diagonal_gates)
-    return Counts(
-        len(layout.states),
-        len(layout.input_gates),
-        len(layout.gates),
-        len(layout.unweighted),
-        params,
-        len(layout.dense_gates),
-        diagonal,
-        frozenset(numbers(layout.dense_sources)),
-        len(facts_of(cell).saved),
-        biases=numbers(layout.bias),
-        biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),
-        sums=[len(layout.bias), params, diagonal],
-    )
+class Facts(NamedTuple):
+    """Names and flags of a derived cell.
+
+    Attributes:
+        saved: values that the forward keeps of a step if it keeps gates, by name.
+        saved_gates: gates that the backward computes again if only states were kept.
+        reads: for each state, whether the backward reads its values before or after a step.
+        counts: of its parts.
+    """
+
+    saved: tuple[str, ...]
+    saved_gates: tuple[str, ...]
+    reads: tuple[bool, ...]
+    counts: Counts
 
 
 @lru_cache(maxsize=512)
@@ -92,6 +73,26 @@ def facts_of(cell: CellSpec) -> Facts:
         names, flags = {type(name) for name in (*saved, *again)}, [type(flag) for flag in reads]
         if not names <= {str} or flags != [bool] * len(cell.states):
             raise ValueError(f"no facts of {cell.name}: {found!r}")
-        return Facts(saved, again, reads)
+        return Facts(saved, again, reads, _counted(cell, len(saved)))
 
     return remembered(cell.name, f"facts {cell.fingerprint}", make, read)
+
+
+def _counted(cell: CellSpec, saved: int) -> Counts:
+    """Return the counts of a cell, whose forward saves so many values."""
+    layout = layout_of(cell)
+    params, diagonal = len(layout.params), len(layout.diagonal_gates)
+    return Counts(
+        len(layout.states),
+        len(layout.input_gates),
+        len(layout.gates),
+        len(layout.unweighted),
+        params,
+        len(layout.dense_gates),
+        diagonal,
+        frozenset(numbers(layout.dense_sources)),
+        saved,
+        biases=numbers(layout.bias),
+        biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),
+        sums=[len(layout.bias), params, diagonal],
+    )

@@ -7,7 +7,6 @@ the sequences that run the step, without a gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -39,7 +38,14 @@ class TorchPacking:
     """
 
     def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
-        self._starts, self.sizes, self._total = starts, sizes, total
+        self.sizes, (steps, batch), device = sizes, sizes, starts.device
+        places = starts[:-1, None] + torch.arange(batch, device=device)
+        # The packed row of each padded one, (T * B,); any row for padding.
+        self._to_padded = places.clamp_(max=total - 1).flatten()
+        step = torch.arange(steps, device=device)
+        step = step.repeat_interleave(starts[1:] - starts[:-1], output_size=total)
+        # The padded row of each packed one, (total,).
+        self._to_packed = step * batch + torch.arange(total, device=device) - starts[step]
 
     def pad(self, rows: Tensor) -> Tensor:
         """Return padded rows; see `Packing`."""
@@ -49,19 +55,3 @@ class TorchPacking:
         """Return packed rows; see `Packing`."""
         found = [part.flatten(2).flatten(0, 1).index_select(0, self._to_packed) for part in parts]
         return found[0] if len(found) == 1 else torch.cat(found, 1)
-
-    @cached_property
-    def _to_padded(self) -> Tensor:
-        """Packed row of each padded one, (T * B,); any row for padding."""
-        places = self._starts[:-1, None] + torch.arange(self.sizes[1], device=self._starts.device)
-        return places.clamp_(max=self._total - 1).flatten()
-
-    @cached_property
-    def _to_packed(self) -> Tensor:
-        """Padded row of each packed one, (total,)."""
-        steps, batch = self.sizes
-        like = self._starts
-        counts = like[1:] - like[:-1]
-        step = torch.arange(steps, device=like.device)
-        step = step.repeat_interleave(counts, output_size=self._total)
-        return step * batch + torch.arange(self._total, device=like.device) - like[step]

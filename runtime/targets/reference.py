@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from types import CodeType
 from typing import Any
 
 import torch
@@ -179,7 +177,7 @@ def _apply(
             function = TABLE[node.name]
             scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
             scope |= dict(zip(function.arguments, arguments, strict=True))
-            result: Tensor = eval(_twin(function.torch), scope)
+            result: Tensor = eval(_TWINS[node.name], scope)
             return result
     return _OPERATORS[node.op](*arguments)
 
@@ -210,7 +208,5 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
     "~": torch.logical_not,
 }
 
-
-@cache
-def _twin(text: str) -> CodeType:
-    return compile(text, "<torch twin>", "eval")
+# What each function is in torch.
+_TWINS = {name: compile(f.torch, "<torch twin>", "eval") for name, f in TABLE.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import rnnc
 import torch
 from compared import assert_alike, drawn, gradients, heads_of, joined, made, spread
@@ -113,6 +114,19 @@ def check_steps_of_a_cell_without_input(mesh):
     rnn, x = made(mesh, clock, backend="reference"), drawn(mesh, T, B, 5)
     y, _ = spread(rnn, mesh, SequenceParallel())(own_steps(x, mesh))
     assert_alike({"y": joined(y, mesh, 0)}, {"y": rnn(x)[0]})
+
+
+def check_steps_have_no_second_derivatives(mesh):
+    """A first one with `create_graph=True` is as any other; both exchanges refuse another one."""
+    rnn = spread(made(mesh, rnnc.cells.lstm, backend="reference"), mesh, SequenceParallel())
+    x = own_steps(drawn(mesh, T, B, 5), mesh).requires_grad_()
+    y, _ = rnn(x)
+    (wanted,) = torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+    (d_x,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    assert type(y) is type(d_x) is torch.Tensor
+    assert_alike({"x": d_x}, {"x": wanted})
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        d_x.sum().backward()
 
 
 def check_steps_have_the_same_bits(mesh):

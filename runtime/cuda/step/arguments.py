@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 
 _SIZES = [(name, ctypes.c_int64) for name in ("batch", "heads", "dim")]
 
 
-@lru_cache(maxsize=64)
 def forward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
     """Return the mirror of `ForwardStepArguments` for a cell with so many states and params."""
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
@@ -29,7 +27,6 @@ def forward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
     return ForwardStepArguments
 
 
-@lru_cache(maxsize=64)
 def backward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
     """Return the mirror of `BackwardStepArguments` for a cell with so many states and params."""
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)

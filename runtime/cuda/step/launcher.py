@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.step.plan import StepPlan
-from ...store.facts import counts_of
+from ...store.facts import facts_of
 from ..launch import CallSizes, Launcher
 from ..load import load_kernel
 from .arguments import backward_step_struct, forward_step_struct
@@ -27,7 +27,7 @@ class StepLauncher(Launcher):
     __slots__ = ("_grid", "_kernels", "arguments")
 
     def __init__(self, cell: CellSpec, plan: StepPlan, sizes: CallSizes, device: int) -> None:
-        counts, forward = counts_of(cell), plan.direction == "forward"
+        counts, forward = facts_of(cell).counts, plan.direction == "forward"
         struct = forward_step_struct if forward else backward_step_struct
         self.arguments = struct(counts.states, counts.params)
         self._kernels = [load_kernel(cell, plan, name, device) for name in plan.kernel_names]

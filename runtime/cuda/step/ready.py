@@ -11,9 +11,8 @@ import torch
 
 from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
-from ....codegen.plan import Plan
 from ...call.call import Call
-from ...store.facts import Counts, counts_of
+from ...store.facts import Counts, facts_of
 from ...store.planned import planned
 from ..choose import asked_for
 from ..launch import CallSizes
@@ -37,11 +36,15 @@ class StepReady:
     Attributes:
         size: features of the module's input.
         dim: units per head.
+        real: the dtype that the kernels compute in.
         products: of the states with R.
+        pairs: matrices of R.
+        sources: the numbers of the states that R multiplies, in the order of the kernels.
         one_gradient: whether the gradients of the gates with an input are those of the matrices'
             gates, in one order.
         summed_inputs: whether the gradients of the biases are sums of the first gradients of the
             gates with an input, and there are no params and no diagonal weights.
+        only_tiled: fields of a backward that are only for kernels that multiply.
     """
 
     call: Call
@@ -50,43 +53,17 @@ class StepReady:
     heads: int
     dim: int
     dtype: torch.dtype
+    real: torch.dtype
     device: int
     counts: Counts
     products: tuple[Recurrent, ...]
+    pairs: int
+    sources: tuple[int, ...]
     one_gradient: bool
     summed_inputs: bool
-
-    @cached_property
-    def real(self) -> torch.dtype:
-        """Dtype that the kernels compute in."""
-        return torch.float64 if self.dtype == torch.float64 else torch.float32
-
-    @cached_property
-    def pairs(self) -> int:
-        """Number of matrices of R."""
-        return sum(product.matrices for product in self.products)
-
-    @cached_property
-    def _plan(self) -> Plan:
-        """Plan of both directions."""
-        call, sizes = self.call, (self.heads, self.dim, self.batch)
-        asked = asked_for(call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
-        return planned(replace(asked, features=self.size), "step")
-
-    @cached_property
-    def sources(self) -> tuple[int, ...]:
-        """Numbers of the states that R multiplies, in the order of the kernels."""
-        return tuple([state.number for state in layout_of(self.call.cell).sources.values])
-
-    @cached_property
-    def forward_plan(self) -> StepPlan:
-        """Plan of the forward."""
-        return cast(StepPlan, self._plan.forward)
-
-    @cached_property
-    def backward_plan(self) -> StepPlan:
-        """Plan of the backward."""
-        return cast(StepPlan, self._plan.backward)
+    only_tiled: int
+    forward_plan: StepPlan
+    backward_plan: StepPlan
 
     @cached_property
     def forward(self) -> StepLauncher:
@@ -101,11 +78,6 @@ class StepReady:
     def _launcher(self, plan: StepPlan) -> StepLauncher:
         sizes = CallSizes(self.batch, self.heads, self.dim)
         return cast(StepLauncher, launcher_of(self.call.cell, plan, sizes, self.device))
-
-    @cached_property
-    def only_tiled(self) -> int:
-        """Number of fields of a backward that are only for kernels that multiply."""
-        return 8 + self.counts.states
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
         """Return the blocks of the gradients of weights, for the features of the layer's input.
@@ -141,9 +113,11 @@ def step_ready(
         count = len(list(same))
         products.append(Recurrent(first, count, state))
         first += count
-    counts = counts_of(call.cell)
+    counts = facts_of(call.cell).counts
     biases = counts.biases
     summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
+    asked = asked_for(call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
+    plan = planned(replace(asked, features=size), "step")
     return StepReady(
         call,
         batch,
@@ -151,9 +125,15 @@ def step_ready(
         heads,
         dim,
         dtype,
+        torch.float64 if dtype == torch.float64 else torch.float32,
         device,
         counts,
         tuple(products),
+        len(sources),
+        tuple([state.number for state in layout.sources.values]),
         one_gradient=gates == list(range(counts.inputs)),
         summed_inputs=summed and len(biases) <= counts.inputs,
+        only_tiled=8 + counts.states,
+        forward_plan=cast(StepPlan, plan.forward),
+        backward_plan=cast(StepPlan, plan.backward),
     )

@@ -115,9 +115,9 @@ def _forward(
     if own.W is not None and target.takes_features(call, x, own.W):
         inputs = ScanInputs(rows.project(x, None), *more)
         return target.forward_of_features(call, x, own.W, inputs)
-    # The buffer of wx is made here, and becomes that of the saved gates.
-    inputs = ScanInputs(rows.project(x, own.W), *more)
-    return target.forward(call, inputs, donated=own.W is not None)
+    wx = rows.project(x, own.W)
+    # A buffer of wx that is made here becomes that of the saved gates.
+    return target.forward(call, ScanInputs(wx, *more), donated=wx is not x)
 
 
 def joined_states(run: Stack, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:

@@ -7,6 +7,7 @@ all heads are one product, and their states lie as the output of the layer has t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from torch import Tensor
@@ -21,11 +22,14 @@ from ...targets.moves import Moves
 @lru_cache(maxsize=512)
 def joint_stack(stack: Stack) -> Stack:
     """Return the same layers, of two directions, as layers of one direction."""
-    ahead = stack.calls[0]
-    choice = ahead.choice._replace(reverse="half")
-    kind = ahead.cell, ahead.target, ahead.for_backward, ahead.stored
-    both = Call(*kind, choice, ahead.tf32, ahead.masked)
-    return stack._replace(calls=(both,), heads=2 * stack.heads, joint=False)
+    calls = uppermost = (_both_ways(stack.calls[0]),)
+    if stack.uppermost != stack.calls:
+        uppermost = (_both_ways(stack.uppermost[0]),)
+    return stack._replace(calls=calls, uppermost=uppermost, heads=2 * stack.heads, joint=False)
+
+
+def _both_ways(ahead: Call) -> Call:
+    return replace(ahead, choice=ahead.choice._replace(reverse="half"))
 
 
 def joint_weights(weights: Sequence[LayerWeights], moves: Moves) -> list[LayerWeights]:

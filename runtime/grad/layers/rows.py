@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from ...call.input_backward import InputBackward
+from ...call.places import Places
 from ...call.ragged import Ragged
 from ...call.stack import Stack
 from ...targets.packing import Packing
@@ -84,19 +85,15 @@ class PackedRows:
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return the input's contribution to the gates; see `WholeRows`."""
         assert weight is not None
-        rows = self._whole.project(x.unsqueeze(1), weight)[0]  # (total, N, D, Gx)
-        straight = rows.is_contiguous()
-        padded = self._packing.pad(rows if straight else rows.transpose(2, 3))
-        padded = padded if straight else padded.transpose(3, 4)
-        return padded.transpose(0, 1)
+        return _padded(self._whole.project(x.unsqueeze(1), weight)[0], self._packing.pad)
 
     def read(self, d_wx: Tensor) -> Tensor:
         """Return `d_wx` as (1, total, N, D, Gx); see `WholeRows`."""
-        padded = d_wx.transpose(0, 1)
-        straight = padded[0, 0].is_contiguous()
-        padded = padded if straight else padded.transpose(3, 4)
-        rows = self._packing.pack([padded]).view(-1, *padded.shape[2:])
-        return (rows if straight else rows.transpose(2, 3)).unsqueeze(0)
+
+        def pack(rows: Tensor) -> Tensor:
+            return self._packing.pack([rows]).view(-1, *rows.shape[2:])
+
+        return _packed(d_wx, pack).unsqueeze(0)
 
     def project_gradients(
         self,
@@ -129,11 +126,53 @@ class GivenRows(WholeRows):
         return x
 
 
+class GivenPackedRows(GivenRows):
+    """Packed rows of a call that takes wx: its features are wx, (total, N, D, Gx), and states."""
+
+    def __init__(self, stack: Stack, places: Places) -> None:
+        steps, batch = places.padded.shape
+        super().__init__(stack, (steps, batch))
+        self._places = places
+
+    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
+        """Return the states of the only direction, (total, N, D); see `WholeRows`."""
+        return self._places.pack(outputs[0])
+
+    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+        """Return the gradient of the only direction; see `WholeRows`."""
+        return [None if features is None else self._places.pad(features)]
+
+    def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Return wx of padded rows; see `WholeRows`."""
+        return _padded(x, self._places.pad)
+
+    def read(self, d_wx: Tensor) -> Tensor:
+        """Return the gradient of packed rows."""
+        return _packed(d_wx, self._places.pack)
+
+
+def _padded(wx: Tensor, pad: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return wx (B, T, N, D, Gx) of (total, N, D, Gx); gates or units stay last in memory."""
+    straight = wx.stride(3) <= wx.stride(2)
+    found = pad(wx if straight else wx.transpose(2, 3))
+    return (found if straight else found.transpose(3, 4)).transpose(0, 1)
+
+
+def _packed(wx: Tensor, pack: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the inverse of `_padded`."""
+    straight, in_time = wx.stride(4) <= wx.stride(3), wx.transpose(0, 1)
+    found = pack(in_time if straight else in_time.transpose(3, 4))
+    return found if straight else found.transpose(2, 3)
+
+
 LayerRows = WholeRows | PackedRows
 
 
 def sizes_of(stack: Stack, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
     """Return T and B of a call on x."""
+    if ragged is not None and ragged.places is not None:
+        steps, batch = ragged.places.padded.shape
+        return steps, batch
     if ragged is not None and ragged.starts is not None and ragged.lengths is not None:
         return len(ragged.starts) - 1, len(ragged.lengths)
     return (x.shape[1], x.shape[0]) if stack.takes_wx else (x.shape[0], x.shape[1])
@@ -143,6 +182,8 @@ def layer_rows(
     stack: Stack, sizes: tuple[int, int], ragged: Ragged | None, total: int
 ) -> LayerRows:
     """Return the rows of a call of T steps and B rows; `total` counts packed ones."""
+    if ragged is not None and ragged.places is not None:
+        return GivenPackedRows(stack, ragged.places)
     if stack.takes_wx:
         return GivenRows(stack, sizes)
     if ragged is None or ragged.starts is None:

@@ -137,7 +137,9 @@ class Sweep:
             d_firsts.append(found.d_initial_states)
             self._add_unweighted(found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
-        return results[0].d_wx if stack.takes_wx else self._d_output(layer, below, d_below)
+        if stack.takes_wx:
+            return self.rows.read(results[0].d_wx) if self.needs[0] else None
+        return self._d_output(layer, below, d_below)
 
     def _add_unweighted(self, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
@@ -216,7 +218,9 @@ class Sweep:
                 each = [d.sum(0) for d in each] if value.ndim == 2 else each
                 gradient = torch.stack(each)
             found.append(gradient)
-        return [*[None] * (ragged.kind.tensors - len(found)), *found]
+        kind = ragged.kind
+        first = kind.lengths + kind.reset
+        return [*[None] * first, *found, *[None] * (kind.tensors - first - len(found))]
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:
         """Return the gradients of the last states of a direction of a layer, (B, N, D)."""

@@ -136,3 +136,95 @@ def test_the_error_names_what_is_wrong(argument, found, options, inputs):
         rnnc.scan_packed(CELL, draw(5, N, D, 4), inputs.R, **options)
     assert error.value.argument == argument
     assert found in str(error.value)
+
+
+def test_the_call_is_one_node(inputs):
+    """Neither gather of wx nor of the states is a node of its own, and nothing is scattered."""
+    wx, starts = draw(5, N, D, 4), starts_of((2, 0, 3))
+    (h, _), (last, _) = rnnc.scan_packed(CELL, wx, inputs.R, inputs.b, cu_seqlens=starts)
+    assert h.grad_fn is last.grad_fn
+    below = [node for node, _ in h.grad_fn.next_functions if node is not None]
+    assert {node.name() for node in below} == {"torch::autograd::AccumulateGrad"}
+    assert wx in [node.variable for node in below]
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+def test_calls_of_a_loop_and_their_layouts(save, inputs):
+    """Those that are known by now too, of other sequences; gates or units are last in memory."""
+    for units_last in (False, True):
+        for lengths in ((2, 0, 3), (2, 0, 3), (2, 0, 3), (0, 3, 2), (4, 0, 1)):
+            wx = torch.randn(5, N, 4, D, dtype=torch.float64).transpose(2, 3)
+            wx = (wx if units_last else wx.contiguous()).requires_grad_()
+            leaves = [wx, inputs.R, inputs.b]
+            found, _ = rnnc.scan_packed(CELL, *leaves, cu_seqlens=starts_of(lengths), save=save)
+            wanted, _ = rnnc.scan_packed(
+                CELL, *leaves, cu_seqlens=starts_of(lengths), backend="reference"
+            )
+            seeds = [torch.randn_like(state) for state in found]
+            for one, other in zip(
+                (*found, *gradients(found, leaves, seeds)),
+                (*wanted, *gradients(wanted, leaves, seeds)),
+                strict=True,
+            ):
+                torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+def test_gradients_with_a_graph_of_their_own(save, inputs):
+    """A second derivative is refused as that of `scan` is, not left out."""
+    wx, lengths = draw(5, N, D, 4), (2, 0, 3)
+    states = [s[:3].detach().requires_grad_() for s in inputs.states]
+    reset, values = torch.rand(5) < 0.5, (draw(N, D), draw(3, N, D))
+    leaves = [wx, inputs.R, inputs.b, *states, *values]
+    over_time, last = rnnc.scan_packed(
+        CELL, wx, inputs.R, inputs.b, states, cu_seqlens=starts_of(lengths),
+        reset=reset, reset_to=values, save=save,
+    )  # fmt: skip
+    loss = sum(s.square().sum() for s in (*over_time, *last))
+    wanted = torch.autograd.grad(loss, leaves, retain_graph=True)
+    found = torch.autograd.grad(loss, leaves, create_graph=True)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(rnnc.SecondOrderError):
+        found[0].sum().backward()
+
+
+def test_transforms_and_subclasses_see_the_gathers(inputs):
+    class Own(torch.Tensor):
+        """A tensor whose operations a caller follows."""
+
+    wx, starts = torch.randn(2, 5, N, D, 4, dtype=torch.float64), starts_of((2, 0, 3))
+
+    def loss(wx):
+        (h, _), _ = rnnc.scan_packed(CELL, wx, inputs.R, inputs.b, cu_seqlens=starts, max_seqlen=3)
+        return h.square().sum()
+
+    wanted = torch.stack([torch.func.grad(loss)(each) for each in wx])
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(wx), wanted)
+    plain = wx[0].clone().requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(loss(plain), plain)[0], wanted[0])
+    torch.testing.assert_close(loss(wx[0].as_subclass(Own)).as_subclass(torch.Tensor), loss(wx[0]))
+
+
+def test_a_gpu_replays_later_calls(simulated_gpu, monkeypatch):
+    """With the gathers of both halves: the launches are those of the first call, and no more."""
+    from rnnc.runtime.cuda import target
+    from rnnc.runtime.scan import scan
+
+    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(scan, "_CALLS", type(scan._CALLS)())
+    wx, R = torch.randn(40, 1, 64, 4).requires_grad_(), torch.randn(4, 1, 64, 64).requires_grad_()
+    runs = []
+    for _ in range(5):
+        simulated_gpu.clear()
+        (h, c), last = rnnc.scan_packed(
+            CELL, wx, R, cu_seqlens=starts_of((9, 0, 17, 14)), backend="simulated"
+        )
+        torch.autograd.grad((h, c, *last), (wx, R), [torch.ones_like(s) for s in (h, c, *last)])
+        runs.append(list(simulated_gpu))
+    assert runs[0]
+    assert all(run == runs[0] for run in runs)
+    (entry,) = scan._CALLS._entries.values()
+    known = list(entry.replays._known.values())
+    assert len(known) == 2
+    assert all(each.replay is not None for each in known)
