@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
-from ...codegen.shape import SAVES
+from ...codegen.shape import SAVES, Precision
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
 from ..call.ragged import RaggedKind
@@ -39,7 +39,8 @@ def run_operator(
     x, states, weights, ragged, *_ = tensors
     compiling, exported = torch.compiler.is_compiling(), _is_exported()
     layers, heads, dim = settings.layers, settings.heads, settings.dim
-    directions = len(settings.choices)
+    directions, constants = len(settings.choices), constants_of(settings)
+    precision, joint = settings.choice.precision, False
     if ragged is not None:
         lengths = ragged.lengths
         if lengths is not None:
@@ -54,29 +55,27 @@ def run_operator(
         if not asked.takes_wx:
             outer = (layers * directions, x.shape[1], heads * dim)
         given = [x.new_full(outer, state.init) for state in settings.cell.states]
-        tensors, asked = tensors._replace(states=given), asked._replace(given=True)
+        tensors = tensors._replace(states=given)
     if settings.dropout and layers > 1:
         # What is drawn depends on the sizes alone.
         like = x.new_empty(*x.shape[:-1], directions * heads * dim)
         count = layers - 1
         drawn = [torch.native_dropout(like, settings.dropout, True)[1] for _ in range(count)]
-        tensors, asked = tensors._replace(drawn=torch.stack(drawn)), asked._replace(drawn=True)
+        tensors = tensors._replace(drawn=torch.stack(drawn))
     if compiling:  # no fake tensor says what is wrong
         _check_choice(settings.choice.variant, settings.choice.save)
     if compiling and not exported:
         # A constant of the graph: the compiler guards the flag, and traces again where it changes.
         # So the backward does what its forward did, also where CUDA replays both.
-        rounds = TARGETS[name].rounds(x.dtype, settings.choice.precision)
-        choice = settings.choice._replace(precision="tf32" if rounds else "ieee")
-        settings = settings._replace(choice=choice)
+        rounds = TARGETS[name].rounds(x.dtype, precision)
+        precision = "tf32" if rounds else "ieee"
         if settings.may_join and not asked.takes_wx and _is_static(x.shape[1]):
             # Under a batch of any size, each direction is a call of its own.
-            joins = _joins(constants_of(settings), name, keep, x.dtype, x.device, x.shape[1])
-            asked = asked._replace(joint=joins)
+            joint = _joins(constants, name, precision, keep, x.dtype, x.device, x.shape[1])
     present = tuple([weight is not None for weight in weights])
-    rows = None if asked.ragged is None else tuple(asked.ragged)
-    wanted = (rows, *tuple(asked)[1:])
-    text = _text(constants_of(settings), keep, wanted, present)
+    rows, given = None if ragged is None else tuple(ragged.kind), len(tensors.states) > 0
+    wanted = rows, given, asked.takes_wx, asked.all_states, False, tensors.drawn is not None, joint
+    text = _text(constants, precision, keep, wanted, present)
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
     if compiling:
         results = call_op(flat, text_in_graph(text))
@@ -89,13 +88,22 @@ def run_operator(
 
 @constant_in_graphs
 def _text(
-    constants: tuple[Any, ...], keep: bool, wanted: tuple[Any, ...], present: tuple[bool, ...]
+    constants: tuple[Any, ...],
+    precision: Precision,
+    keep: bool,
+    wanted: tuple[Any, ...],
+    present: tuple[bool, ...],
 ) -> str:
     """Return the text of a call, from the constants of its settings and the fields of `Asked`."""
-    settings, asked = settings_of_constants(*constants), Asked(*wanted)
+    asked = Asked(*wanted)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
-    return write_call(CallText(settings, keep, asked, present))
+    return write_call(CallText(_settings(constants, precision), keep, asked, present))
+
+
+def _settings(constants: tuple[Any, ...], precision: Precision) -> Settings:
+    settings = settings_of_constants(*constants)
+    return settings._replace(choice=settings.choice._replace(precision=precision))
 
 
 def _check_choice(variant: str, save: str) -> None:
@@ -128,14 +136,15 @@ def _is_static(size: int) -> bool:
 def _joins(
     constants: tuple[Any, ...],
     name: str,
+    precision: Precision,
     keep: bool,
     dtype: torch.dtype,
     device: torch.device,
     batch: int,
 ) -> bool:
     """Return True if one call of both directions is better than a call of each."""
-    settings, target = settings_of_constants(*constants), TARGETS[name]
+    settings, target = _settings(constants, precision), TARGETS[name]
     like: Any = torch.empty(0, dtype=dtype, device=device)
-    tf32 = target.rounds(dtype, settings.choice.precision)
+    tf32 = target.rounds(dtype, precision)
     stack = CallText(settings, keep, Asked(), ()).stack(device.type, tf32)
     return target.joins(stack.calls[0], like, batch, settings.heads, settings.dim)

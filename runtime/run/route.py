@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, any_tangent, is_watched
+from ..call.ragged import RaggedKind
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.stack import Tensors
 from ..call.tensors import States
@@ -121,8 +123,14 @@ def run_step(
 
 def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
     """Return what a call is asked for, with the tensors that it has."""
-    ragged = None if tensors.ragged is None else tensors.ragged.kind
-    return asked._replace(ragged=ragged, given=len(tensors.states) > 0)
+    ragged = None if tensors.ragged is None else tuple(tensors.ragged.kind)
+    return _with(tuple(asked), ragged, len(tensors.states) > 0)
+
+
+@constant_in_graphs
+def _with(asked: tuple[Any, ...], ragged: tuple[Any, ...] | None, given: bool) -> Asked:
+    kind = None if ragged is None else RaggedKind(*ragged)
+    return Asked(*asked)._replace(ragged=kind, given=given)
 
 
 def _backend(settings: Settings, tensors: Tensors) -> str:
