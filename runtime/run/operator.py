@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
+from ..call.call import Choice
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
 from ..call.ragged import RaggedKind
@@ -62,8 +63,6 @@ def run_operator(
         count = layers - 1
         drawn = [torch.native_dropout(like, settings.dropout, True)[1] for _ in range(count)]
         tensors = tensors._replace(drawn=torch.stack(drawn))
-    if compiling:  # no fake tensor says what is wrong
-        _check_choice(settings.choice.variant, settings.choice.save)
     if compiling and not exported:
         # A constant of the graph: the compiler guards the flag, and traces again where it changes.
         # So the backward does what its forward did, also where CUDA replays both.
@@ -73,12 +72,15 @@ def run_operator(
             # Under a batch of any size, each direction is a call of its own.
             joint = _joins(constants, name, precision, keep, x.dtype, x.device, x.shape[1])
     present = tuple([weight is not None for weight in weights])
-    rows, given = None if ragged is None else tuple(ragged.kind), len(tensors.states) > 0
-    wanted = rows, given, asked.takes_wx, asked.all_states, False, tensors.drawn is not None, joint
-    text = _text(constants, precision, keep, wanted, present)
+    rows, more = None if ragged is None else tuple(ragged.kind), tensors.drawn is not None
+    wanted = rows, len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more, joint
+    text = _text(constants, precision, keep, wanted, present, compiling)
+    if not text:  # words that a module got since it was made: no fake tensor says it
+        check_choice("variant", settings.choice.variant, variants())
+        check_choice("save", settings.choice.save, SAVES)
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
     if compiling:
-        results = call_op(flat, text_in_graph(text))
+        results = call_op(flat, text)
     else:
         results = run_functional(flat, text) if kernels_follow() else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
@@ -93,29 +95,28 @@ def _text(
     keep: bool,
     wanted: tuple[Any, ...],
     present: tuple[bool, ...],
+    compiling: bool,
 ) -> str:
-    """Return the text of a call, from the constants of its settings and the fields of `Asked`."""
-    asked = Asked(*wanted)
+    """Return the text of a call, from the constants of its settings and the fields of `Asked`.
+
+    It is empty if a compiler traces it, and there is no such variant or nothing like it to save.
+    """
+    settings, asked = _settings(constants, precision), Asked(*wanted)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
-    return write_call(CallText(_settings(constants, precision), keep, asked, present))
+    text = write_call(CallText(settings, keep, asked, present))
+    if not compiling:
+        return text
+    return text_in_graph(text) if _is_known(settings.choice) else ""
+
+
+def _is_known(choice: Choice) -> bool:
+    return choice.variant in variants() and choice.save in SAVES
 
 
 def _settings(constants: tuple[Any, ...], precision: Precision) -> Settings:
     settings = settings_of_constants(*constants)
     return settings._replace(choice=settings.choice._replace(precision=precision))
-
-
-def _check_choice(variant: str, save: str) -> None:
-    """Raise a `TensorError` for words that a module got since it was made."""
-    if not _are_known(variant, save):
-        check_choice("variant", variant, variants())
-        check_choice("save", save, SAVES)
-
-
-@constant_in_graphs
-def _are_known(variant: str, save: str) -> bool:
-    return variant in variants() and save in SAVES
 
 
 @constant_in_graphs
@@ -144,6 +145,8 @@ def _joins(
 ) -> bool:
     """Return True if one call of both directions is better than a call of each."""
     settings, target = _settings(constants, precision), TARGETS[name]
+    if not _is_known(settings.choice):
+        return False
     like: Any = torch.empty(0, dtype=dtype, device=device)
     tf32 = target.rounds(dtype, precision)
     stack = CallText(settings, keep, Asked(), ()).stack(device.type, tf32)

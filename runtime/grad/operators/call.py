@@ -47,6 +47,7 @@ _KERNELS_ALONE = frozenset(
     _C.DispatchKeySet(getattr(_C.DispatchKey, device.upper())).raw_repr()
     for device in OPERATOR_TARGETS
 )
+_AFTER_AUTOGRAD = _C._after_autograd_keyset.raw_repr()
 _calls: Seen = Seen(512)
 
 
@@ -255,8 +256,7 @@ def _register(
 
     @never_traced
     def run(keys: Any, *arguments: Any) -> Any:
-        below = (keys & _C._after_autograd_keyset).raw_repr()
-        if _C.is_grad_enabled() or below not in _KERNELS_ALONE:
+        if _C.is_grad_enabled() or keys.raw_repr() & _AFTER_AUTOGRAD not in _KERNELS_ALONE:
             return recorded(keys, *arguments)
         with _C._AutoDispatchBelowAutograd():
             return kernel(*arguments)
