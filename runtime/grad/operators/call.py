@@ -26,7 +26,7 @@ from ...program.seen import Entry, Seen
 from ...targets.registry import target_of
 from ...targets.stack import target_for
 from ..check_saved import as_left
-from ..compute import Kept, forgets_wx, forward_of, gradients_of
+from ..compute import Kept, forgets_wx, forward_of, gradients_of, inference_of
 from ..spans import alone
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
@@ -70,10 +70,10 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
 
 
 def _forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
-    results, kept = forward_of(stack, stack.named(call.spread(tensors, None)))
-    first = stack.sequences
+    named, first = stack.named(call.spread(tensors, None)), stack.sequences
+    results, kept = forward_of(stack, named) if call.keep else (inference_of(stack, named), None)
     found = [*results[:first], *[state.contiguous() for state in results[first:]]]
-    return [*found, *beside_results(stack, kept.runs)] if call.keep else found
+    return found if kept is None else [*found, *beside_results(stack, kept.runs)]
 
 
 def _call_backward(
