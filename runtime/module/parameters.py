@@ -65,10 +65,8 @@ class Weighted(nn.Module):
         return [named for named in self._in_order if named is not None]
 
     def _any_weight(self) -> Tensor | None:
-        for named in self._in_order:
-            if named is not None:
-                return weight_of(self, named, None)
-        return None
+        named = next(iter(self._all_weights()), None)
+        return None if named is None else weight_of(self, named, None)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
