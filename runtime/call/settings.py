@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...cellspec.cell import CellSpec
 from .call import Call, Choice, Order, call_of
 from .forms import OWN, Form
+from .marks import constant_in_graphs
 from .ragged import RaggedKind
 from .stack import Stack
 
@@ -68,6 +69,15 @@ class Asked(NamedTuple):
 
 
 OUTPUT = Asked()  # the output alone is wanted at all steps, of x
+
+
+@constant_in_graphs
+def states_asked(every: bool) -> Asked:
+    """Return a call of x for all states at all steps, or for the output alone.
+
+    Graphs have a guard for each field of a tuple that they make themselves.
+    """
+    return Asked(all_states=every)
 
 
 @lru_cache(maxsize=512)

@@ -65,6 +65,17 @@ def forward_of(stack: Stack, call: Tensors) -> tuple[list[Tensor], Kept]:
     return [*run.sequences, *run.last], Kept(run.masks, runs, run.made)
 
 
+def inference_of(stack: Stack, call: Tensors) -> list[Tensor]:
+    """Return the results of a call, where no gradient is wanted; `call` is as in `forward_of`."""
+    whole = not (stack.single or stack.takes_wx or stack.all_states)
+    if whole and stack.ragged is None and not stack.inputs:
+        x, states, weights, *_ = call
+        found = target_for(stack).sequence(stack, x, states, weights)
+        if found is not None:
+            return [found[0], *found[1]]
+    return forward_of(stack, call)[0]
+
+
 def gradients_of(
     stack: Stack,
     call: Tensors,

@@ -21,7 +21,7 @@ from ..program.seen import Entry
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
 from .compute import forward_of, gradients_of, kept_from
-from .spans import profiled, without_autocast
+from .spans import alone, profiled
 from .transforms import check_gradients, check_has_operators
 
 
@@ -78,7 +78,7 @@ class Node(torch.autograd.Function):
         name = "rnnc::step_backward" if stack.single else "rnnc::scan_backward"
         tensors = [tensor for tensor in (*saved, *new, *gradients) if tensor is not None]
         before = None if retained else list(map(_version, tensors))
-        with profiled(name), without_autocast(ctx.device.type):
+        with alone(name, ctx.device.type):
             try:
                 found = replayed(entry.replays, key, tensors, run)
             except BaseException:

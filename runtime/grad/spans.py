@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -24,3 +25,16 @@ def without_autocast(device: str) -> AbstractContextManager[Any]:
     if torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return NOTHING
+
+
+def alone(name: str, device: str) -> AbstractContextManager[Any]:
+    """Return a span in torch's profiler, where one runs, without autocast."""
+    if profiler_enabled() or torch.is_autocast_enabled(device):
+        return _alone(name, device)
+    return NOTHING
+
+
+@contextmanager
+def _alone(name: str, device: str) -> Iterator[None]:
+    with profiled(name), without_autocast(device):
+        yield

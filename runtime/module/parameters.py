@@ -65,7 +65,7 @@ class Weighted(nn.Module):
         return [named for named in self._in_order if named is not None]
 
     def _any_weight(self) -> Tensor | None:
-        named = next(iter(self._weights[0].values()), None)
+        named = next(iter(self._all_weights()), None)
         return None if named is None else weight_of(self, named, None)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:

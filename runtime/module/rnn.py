@@ -18,7 +18,7 @@ from ..call.options import check_choice
 from ..call.projection import WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
-from ..call.settings import Asked
+from ..call.settings import states_asked
 from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.module import (
@@ -297,4 +297,4 @@ class RNN(Steps, Options, Weighted):
             return scan_projected(settings, projection, tensors, every)
         kind: Kind = "all states" if every else "sequence"
         remember = partial(self._known_calls.remember_call, kind, self, x)
-        return run_call(settings, tensors, Asked(all_states=every), remember)
+        return run_call(settings, tensors, states_asked(every), remember)

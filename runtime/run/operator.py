@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
-from ...codegen.shape import SAVES
+from ...codegen.shape import SAVES, Precision
 from ..call.call import Choice
 from ..call.forms import OWN, flat_weights
 from ..call.marks import constant_in_graphs
@@ -46,7 +46,8 @@ def run_operator(
     compiling, exported = torch.compiler.is_compiling(), _is_exported()
     followed = not compiling and kernels_follow()
     layers, heads, dim = settings.layers, settings.heads, settings.dim
-    directions = len(settings.choices)
+    directions, constants = len(settings.choices), constants_of(settings) if compiling else ()
+    precision, joint = settings.choice.precision, False
     if ragged is not None:
         lengths = ragged.lengths
         if lengths is not None:
@@ -69,34 +70,35 @@ def run_operator(
         if not asked.takes_wx:
             outer = (layers * directions, x.shape[1], heads * dim)
         given = [x.new_full(outer, state.init) for state in settings.cell.states]
-        tensors, asked = tensors._replace(states=given), asked._replace(given=True)
+        tensors = tensors._replace(states=given)
     if settings.dropout and layers > 1:
         # What is drawn depends on the sizes alone.
         like = x.new_empty(*x.shape[:-1], directions * heads * dim)
         count = layers - 1
         drawn = [torch.native_dropout(like, settings.dropout, True)[1] for _ in range(count)]
-        tensors, asked = tensors._replace(drawn=torch.stack(drawn)), asked._replace(drawn=True)
-    if compiling:  # no fake tensor says what is wrong
-        _check_choice(settings.choice.variant, settings.choice.save)
+        tensors = tensors._replace(drawn=torch.stack(drawn))
     if compiling and not exported:
         # A constant of the graph: the compiler guards the flag, and traces again where it changes.
         # So the backward does what its forward did, also where CUDA replays both.
-        rounds = TARGETS[name].rounds(x.dtype, settings.choice.precision)
-        choice = settings.choice._replace(precision="tf32" if rounds else "ieee")
-        settings = settings._replace(choice=choice)
+        rounds = TARGETS[name].rounds(x.dtype, precision)
+        precision = "tf32" if rounds else "ieee"
         if settings.may_join and not asked.takes_wx and _is_static(x.shape[1]):
             # Under a batch of any size, each direction is a call of its own.
-            joins = _joins(constants_of(settings), name, keep, x.dtype, x.device, x.shape[1])
-            asked = asked._replace(joint=joins)
+            joint = _joins(constants, name, precision, keep, x.dtype, x.device, x.shape[1])
     present = tuple([weight is not None for weight in weights])
+    kind, more = None if ragged is None else ragged.kind, tensors.drawn is not None
+    wanted = len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more, 0, joint
     if compiling:
-        rows = None if asked.ragged is None else tuple(asked.ragged)
-        text = _text(constants_of(settings), keep, (rows, *tuple(asked)[1:]), present)
+        rows = None if kind is None else tuple(kind)
+        text = _text(constants, precision, keep, (rows, *wanted), present)
+        if not text:  # words that a module got since it was made: no fake tensor says it
+            check_choice("variant", settings.choice.variant, variants())
+            check_choice("save", settings.choice.save, SAVES)
     else:
-        text = write_call(CallText(settings, keep, asked, present))
+        text = write_call(CallText(settings, keep, Asked(kind, *wanted), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
     if compiling:
-        results = call_op(flat, text_in_graph(text))
+        results = call_op(flat, text)
     else:
         results = run_functional(flat, text) if followed else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
@@ -133,25 +135,31 @@ def _scan(
 
 @constant_in_graphs
 def _text(
-    constants: tuple[Any, ...], keep: bool, wanted: tuple[Any, ...], present: tuple[bool, ...]
+    constants: tuple[Any, ...],
+    precision: Precision,
+    keep: bool,
+    wanted: tuple[Any, ...],
+    present: tuple[bool, ...],
 ) -> str:
-    """Return the text of a call, from the constants of its settings and the fields of `Asked`."""
-    settings, asked = settings_of_constants(*constants), Asked(*wanted)
+    """Return the text of a call, from the constants of its settings and the fields of `Asked`.
+
+    It is empty if there is no such variant, or nothing like it to save.
+    """
+    settings, asked = _settings(constants, precision), Asked(*wanted)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
-    return write_call(CallText(settings, keep, asked, present))
+    if not _is_known(settings.choice):
+        return ""
+    return text_in_graph(write_call(CallText(settings, keep, asked, present)))
 
 
-def _check_choice(variant: str, save: str) -> None:
-    """Raise a `TensorError` for words that a module got since it was made."""
-    if not _are_known(variant, save):
-        check_choice("variant", variant, variants())
-        check_choice("save", save, SAVES)
+def _is_known(choice: Choice) -> bool:
+    return choice.variant in variants() and choice.save in SAVES
 
 
-@constant_in_graphs
-def _are_known(variant: str, save: str) -> bool:
-    return variant in variants() and save in SAVES
+def _settings(constants: tuple[Any, ...], precision: Precision) -> Settings:
+    settings = settings_of_constants(*constants)
+    return settings._replace(choice=settings.choice._replace(precision=precision))
 
 
 @constant_in_graphs
@@ -172,14 +180,17 @@ def _is_static(size: int) -> bool:
 def _joins(
     constants: tuple[Any, ...],
     name: str,
+    precision: Precision,
     keep: bool,
     dtype: torch.dtype,
     device: torch.device,
     batch: int,
 ) -> bool:
     """Return True if one call of both directions is better than a call of each."""
-    settings, target = settings_of_constants(*constants), TARGETS[name]
+    settings, target = _settings(constants, precision), TARGETS[name]
+    if not _is_known(settings.choice):
+        return False
     like: Any = torch.empty(0, dtype=dtype, device=device)
-    tf32 = target.rounds(dtype, settings.choice.precision)
+    tf32 = target.rounds(dtype, precision)
     stack = CallText(settings, keep, Asked(), ()).stack(device.type, tf32)
     return target.joins(stack.calls[0], like, batch, settings.heads, settings.dim)

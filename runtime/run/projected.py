@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.projection import Projection
-from ..call.settings import Asked, Settings
+from ..call.settings import OUTPUT, Settings
 from ..call.stack import Tensors
 from ..call.tensors import States
 from .projected_direction import Direction
@@ -31,7 +31,7 @@ def scan_projected(
     """
     x, states, weights, ragged, unweighted, _ = tensors
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        check_wavefront(settings, Asked(), "reference", x.device.type)
+        check_wavefront(settings, OUTPUT, ragged, "reference", x.device.type)
     directions = len(settings.choices)
     parts = parts_of(weights, len(weights) // (settings.layers * directions))
     in_time = None

@@ -13,9 +13,9 @@ from torch.autograd import forward_ad
 from ..call.call import fill_of
 from ..call.plain import any_function_mode
 from ..call.settings import Asked, Settings, stack_of
-from ..call.stack import Stack, Tensors
+from ..call.stack import Tensors
 from ..call.tensors import States
-from ..grad.compute import forgets_wx, forward_of
+from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
 from ..grad.spans import profiled
@@ -103,19 +103,8 @@ def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
         if stack.calls[0].for_backward:
             found = list(run_node(entry, *flat))
         else:
-            run = partial(_inference, stack, tensors)
+            run = partial(inference_of, stack, tensors)
             with profiled("rnnc::step" if stack.single else "rnnc::scan"):
                 found = replayed(entry.replays, "inference", flat, run, alike=True)
     count = stack.sequences
     return found[:count], tuple(found[count:])
-
-
-def _inference(stack: Stack, tensors: Tensors) -> list[Tensor]:
-    """Return the results of a call, where no gradient is wanted."""
-    whole = not (stack.single or stack.takes_wx or stack.all_states)
-    if whole and stack.ragged is None and not stack.inputs:
-        x, states, weights, *_ = tensors
-        found = target_for(stack).sequence(stack, x, states, weights)
-        if found is not None:
-            return [found[0], *found[1]]
-    return forward_of(stack, tensors)[0]

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
+from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.stack import Tensors
 from ..call.tensors import States
@@ -47,9 +48,9 @@ def run_call(
         The states of the last layer at all steps, as many as are asked for, and all states after
         the last step.
     """
-    asked, name = _of_tensors(asked, tensors), _backend(settings, tensors)
+    name = _backend(settings, tensors)
     if settings.order == "wavefront" and settings.layers > 1 and len(tensors.x) > 1:
-        check_wavefront(settings, asked, name, tensors.x.device.type)
+        check_wavefront(settings, asked, tensors.ragged, name, tensors.x.device.type)
     values = tensors.values()
     traced = torch.compiler.is_compiling() or is_watched() or any_tangent(values)
     places = tensors.places
@@ -65,7 +66,7 @@ def run_call(
             check_kinds(settings.cell, own, asked.takes_wx, own.x.dtype, TARGETS[name].dtypes)
         found = run_operator(settings, name, own, asked, _keeps(values))
     else:
-        ready = ready_call(settings, name, _keeps(values), own, asked)
+        ready = ready_call(settings, name, _keeps(values), own, _of_tensors(asked, tensors))
         if remember is not None:
             remember(ready)
         with without_autocast(own.x.device.type):
@@ -186,14 +187,16 @@ def _computed(
     return tensors.map(lambda value: value.to(computed)), returned
 
 
-def check_wavefront(settings: Settings, asked: Asked, name: str, device: str) -> None:
+def check_wavefront(
+    settings: Settings, asked: Asked, ragged: Ragged | None, name: str, device: str
+) -> None:
     """Refuse a call whose layers cannot run at the same time, whatever its sizes.
 
     Raises:
         PlanError: says why.
     """
     what = f"{settings.layers} layers of {settings.cell.name}"
-    if asked.ragged is not None:
+    if ragged is not None:
         raise wavefront_error(what, "lengths or resets, with which layers run one by one")
     if settings.cell.inputs:
         raise wavefront_error(what, "a cell with an Input, with which layers run one by one")

@@ -1,7 +1,4 @@
-"""Calls beside Python threads that compute, and loops of calls that fill the queue.
-
-How long they take, and what the threads get done, `benchmarks/busy_threads.py` measures.
-"""
+"""Calls beside Python threads that compute, and loops of calls that fill the queue."""
 
 from __future__ import annotations
 

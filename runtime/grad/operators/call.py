@@ -16,7 +16,7 @@ import torch
 from torch import _C, Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
-from ...call.marks import outside_of_graphs
+from ...call.marks import never_traced
 from ...call.plain import is_watched, treats_itself
 from ...call.stack import Stack
 from ...call.text import CallText, read_call, write_call
@@ -26,8 +26,8 @@ from ...program.seen import Entry, Seen
 from ...targets.registry import target_of
 from ...targets.stack import target_for
 from ..check_saved import as_left
-from ..compute import Kept, forgets_wx, forward_of, gradients_of
-from ..spans import profiled, without_autocast
+from ..compute import Kept, forgets_wx, forward_of, gradients_of, inference_of
+from ..spans import alone
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
 from .fakes import fake_call, fake_call_backward
@@ -47,6 +47,7 @@ _KERNELS_ALONE = frozenset(
     _C.DispatchKeySet(getattr(_C.DispatchKey, device.upper())).raw_repr()
     for device in OPERATOR_TARGETS
 )
+_AFTER_AUTOGRAD = _C._after_autograd_keyset.raw_repr()
 _calls: Seen = Seen(512)
 
 
@@ -55,24 +56,24 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
 
     `tensors` are those of `Tensors.flat` that there are.
     """
-    call = read_call(text)
-    stack = _stack(call, tensors[0])
-    key = stack, len(tensors), call.present, tensors[0].shape, tensors[0].device
+    call, x = read_call(text), tensors[0]
+    key = text, _precision(call, x), len(tensors), x.shape, x.device
     entry = _find(key, tensors)
     if entry is None:
         tensors = [tensor.resolve_neg() for tensor in tensors]
+        stack = _stack(call, x)
         check_forward(stack, call, tensors)
         entry = _remember(key, tensors, stack)
-    run = partial(_forward, stack, call, tensors)
-    with profiled("rnnc::scan"), without_autocast(tensors[0].device.type):
+    run = partial(_forward, entry.call, call, tensors)
+    with alone("rnnc::scan", x.device.type):
         return replayed(entry.replays, "forward", tensors, run, alike=True)
 
 
 def _forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
-    results, kept = forward_of(stack, stack.named(call.spread(tensors, None)))
-    first = stack.sequences
+    named, first = stack.named(call.spread(tensors, None)), stack.sequences
+    results, kept = forward_of(stack, named) if call.keep else (inference_of(stack, named), None)
     found = [*results[:first], *[state.contiguous() for state in results[first:]]]
-    return [*found, *beside_results(stack, kept.runs)] if call.keep else found
+    return found if kept is None else [*found, *beside_results(stack, kept.runs)]
 
 
 def _call_backward(
@@ -99,24 +100,23 @@ def plain_backward(
     `tensors` are as in `_call`, without a wx that the backward does not read, and `results` are
     those of `_call` without the last states.
     """
-    call = read_call(text)
     # Autograd gives results back as those of a node or not.
-    results = [result.detach() for result in results]
-    stack = _stack(call, results[0])
+    results = [result.detach() if result.requires_grad else result for result in results]
+    call, first = read_call(text), results[0]
     given = [gradient for gradient in gradients if gradient is not None]
-    missing = tuple([gradient is None for gradient in gradients])
     read = [*tensors, *results, *given]
-    kind = len(tensors), len(results), call.present, missing, tuple(needs)
-    key = stack, *kind, results[0].shape, results[0].device
+    counts = len(tensors), len(results), tuple([gradient is None for gradient in gradients])
+    key = text, _precision(call, first), *counts, tuple(needs), first.shape, first.device
     entry = _find(key, read)
     if entry is None:
+        stack = _stack(call, first)
         check_results(stack, call, tensors, results)
         plain = check_gradients_of_results(stack, results, gradients)
         same = all(new is old for new, old in zip(plain, gradients, strict=True))
         gradients = plain
         entry = _remember(key, read, stack) if same else Entry(stack)
-    run = partial(_backward, stack, call, gradients, tensors, results, needs, finish)
-    with profiled("rnnc::scan_backward"), without_autocast(results[0].device.type):
+    run = partial(_backward, entry.call, call, gradients, tensors, results, needs, finish)
+    with alone("rnnc::scan_backward", first.device.type):
         return replayed(entry.replays, ("backward", finish), read, run, alike=True)
 
 
@@ -146,6 +146,12 @@ def _backward(
             if need
         ]
     )
+
+
+def _precision(call: CallText, like: Tensor) -> object:
+    """Return the precision of a call that names one, or whether torch's flags now say TF32."""
+    own = call.settings.choice.precision
+    return own or target_of(like.device).rounds(like.dtype, own)
 
 
 def _stack(call: CallText, like: Tensor) -> Stack:
@@ -258,13 +264,12 @@ def _register(
     all arguments twice. `set_up` saves what `backward` needs.
     """
     for device in OPERATOR_TARGETS:
-        _LIBRARY.impl(op, outside_of_graphs(kernel), device.upper())
+        _LIBRARY.impl(op, never_traced(kernel), device.upper())
     recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, set_up))
 
-    @outside_of_graphs
+    @never_traced
     def run(keys: Any, *arguments: Any) -> Any:
-        below = (keys & _C._after_autograd_keyset).raw_repr()
-        if _C.is_grad_enabled() or below not in _KERNELS_ALONE:
+        if _C.is_grad_enabled() or keys.raw_repr() & _AFTER_AUTOGRAD not in _KERNELS_ALONE:
             return recorded(keys, *arguments)
         with _C._AutoDispatchBelowAutograd():
             return kernel(*arguments)
