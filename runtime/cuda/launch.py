@@ -75,7 +75,7 @@ class Kernel:
             stream = current_stream(self.device)
             if is_capturing(self.device):
                 never_unload(self)
-            else:
+            elif not is_described(self.device):
                 make_room(self.device, stream)
         recorder = recording()
         if recorder is not None:

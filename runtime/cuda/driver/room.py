@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from ...process.turns import usual_turns
 from .capture import beside_captures
-from .described import is_described
 from .events import Event
 from .library import check, keeping, letting_go
 
@@ -36,8 +35,6 @@ def make_room(device: int, stream: int) -> None:
     The next launches may take the host 300 us, some 64 launches of Python. The stream is of the
     current device and does not capture.
     """
-    if is_described(device):
-        return
     room = _room(device, stream)
     now = perf_counter_ns()
     gap, room.seen = now - room.seen, now

@@ -227,4 +227,4 @@ def test_a_gpu_replays_later_calls(simulated_gpu, monkeypatch):
     (entry,) = scan._CALLS._entries.values()
     known = list(entry.replays._known.values())
     assert len(known) == 2
-    assert all(each.replay is not None for each in known)
+    assert all(each.program is not None for each in known)
