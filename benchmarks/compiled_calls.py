@@ -88,15 +88,16 @@ class Empty(nn.Module):
 
     def __init__(self, rnn: rnnc.RNN, x: Tensor) -> None:
         super().__init__()
-        self.weights, self.texts = nn.ParameterList(rnn.parameters()), list[str]()
+        self.weights, texts = nn.ParameterList(rnn.parameters()), []
         for keep in (False, True):
             with torch.set_grad_enabled(keep), Noted() as noted:
                 rnn(x)
-            self.texts.append(noted.text)
+            texts.append(noted.text)
+        self.without, self.with_gradients = texts
 
     def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return empty results."""
-        text = self.texts[torch.is_grad_enabled()]
+        text = self.with_gradients if torch.is_grad_enabled() else self.without
         y, *found = torch.ops.rnnc_empty.call([x, *self.weights], text)
         return y, tuple(found[:STATES])
 
