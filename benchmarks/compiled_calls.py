@@ -98,8 +98,8 @@ class Empty(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return empty results."""
         text = self.with_gradients if torch.is_grad_enabled() else self.without
-        y, *found = torch.ops.rnnc_empty.call([x, *self.weights], text)
-        return y, tuple(found[:STATES])
+        found = torch.ops.rnnc_empty.call.default([x, *self.weights], text)
+        return found[0], tuple(found[1 : 1 + STATES])
 
 
 def clocks(module: nn.Module, x: Tensor, device: str) -> dict[str, Any]:
