@@ -6,7 +6,7 @@ A rank has some steps of all heads, or all steps of some heads.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 _collectives: Any = _functional_collectives
+_operators: Any = torch.ops._c10d_functional
 _delayed_error: Any = torch._C._functions.DelayedError
 
 
@@ -118,8 +119,13 @@ class Steps(NamedTuple):
 
         The result is a plain tensor, which kernels read: it is waited for.
         """
-        call = _once(x.contiguous()), received, sent, self.mesh.get_group().group_name
-        found = _collectives.all_to_all_single_autograd(*call)
+        group = self.mesh.get_group().group_name
+        if not torch.compiler.is_compiling() and torch.is_inference_mode_enabled():
+            # Torch 2.11 has the operator with a derivative for tensors of autograd alone.
+            given = _operators.all_to_all_single(x.contiguous(), received, sent, group)
+            return cast(Tensor, _operators.wait_tensor(given))
+        found = _collectives.all_to_all_single_autograd(
+            _once(x.contiguous()), received, sent, group
+        )
         # No view in torch's eyes, so that the wait comes here, and no copy.
-        plain: Tensor = torch.ops.aten._unsafe_view(found, found.shape)
-        return plain
+        return cast(Tensor, torch.ops.aten._unsafe_view(found, found.shape))
