@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.call.settings import Asked, Settings
 from rnnc.runtime.call.text import CallText, write_call
 

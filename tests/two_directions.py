@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rnnc
 import torch
-from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.layer_call import Choice, layer_call_of
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.targets.registry import TARGETS
 from torch import Tensor
@@ -63,12 +63,12 @@ class Drawn:
         """The results of both passes of a target, by name, with heads as the first axis."""
         choice, count = Choice(variant, save, "ieee", reverse), len(self.cell.states)
         target = TARGETS[backend]
-        call = call_of(self.cell.text, backend, True, (True,) * count, choice, False)
+        layer_call = layer_call_of(self.cell.text, backend, True, (True,) * count, choice, False)
         with torch.no_grad():
-            forward = target.forward(call, self.inputs)
+            forward = target.forward(layer_call, self.inputs)
             again = target.computes_gates_again(save)
             saved = saved_of(self.inputs, forward, again)
-            got = target.backward(call, saved, self.d_states, self.d_last, donated=False)
+            got = target.backward(layer_call, saved, self.d_states, self.d_last, donated=False)
         found = {"d_wx": got.d_wx.transpose(0, 2), "d_R": got.d_R.transpose(0, 1)}
         found |= {"d_b": got.d_b.transpose(0, 1), "d_R_diag": got.d_R_diag.transpose(0, 1)}
         found["d_params"] = got.d_params.transpose(0, 1)

@@ -13,7 +13,7 @@ import torch
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
-from ..runtime.call.call import Choice
+from ..runtime.call.layer_call import Choice
 from ..runtime.cuda.choose import choose_plan
 from ..runtime.cuda.products.precision import rounds
 from .contenders.choice import contenders_for

@@ -10,12 +10,12 @@ from ..codegen.cuda.limits import limits_of
 from ..codegen.cuda.wavefront.items import check_order, items_of
 from ..codegen.shape import DIRECTIONS, Direction, Shape
 from ..define import Cell
-from ..runtime.call.call import Call, Choice, call_of
+from ..runtime.call.layer_call import Choice, LayerCall, layer_call_of
 from ..runtime.cuda.directions.joins import joins
 from ..runtime.cuda.driver.described import describe
 from ..runtime.cuda.products.precision import rounds
 from ..runtime.cuda.wavefront.run import Chunks
-from ..runtime.cuda.wavefront.schedule import Question, Schedule, StackSizes, schedule_of
+from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, schedule_of
 
 
 def layers_text(
@@ -29,27 +29,23 @@ def layers_text(
     device, dtype = describe(limits_of(gpu)), getattr(torch, shape.dtype)
     choice = Choice(variant)
     tf32 = rounds(dtype, choice.precision)
-    call = call_of(cell.text, "cuda", True, (True,) * len(cell.states), choice, tf32)
+    layer_call = layer_call_of(cell.text, "cuda", True, (True,) * len(cell.states), choice, tf32)
     if bidirectional:
-        return _directions(call, shape, dtype, device)
+        return _directions(layer_call, shape, dtype, device)
     gates = len(cell.input_gates)
-    sizes = StackSizes(layers, shape.steps, shape.batch, shape.heads, shape.head_dim, gates)
-    return "\n".join(
-        _line(
-            schedule_of(Question(call, direction, sizes, dtype, device, "auto")), direction, sizes
-        )
-        for direction in DIRECTIONS
-    )
+    sizes = LayersSizes(layers, shape.steps, shape.batch, shape.heads, shape.head_dim, gates)
+    questions = [Question(layer_call, d, sizes, dtype, device, "auto") for d in DIRECTIONS]
+    return "\n".join(_line(schedule_of(each), each.direction, sizes) for each in questions)
 
 
-def _directions(call: Call, shape: Shape, dtype: torch.dtype, device: int) -> str:
+def _directions(layer_call: LayerCall, shape: Shape, dtype: torch.dtype, device: int) -> str:
     """How both directions of a layer run; layers of two directions run one after the other."""
-    if joins(call, shape.batch, shape.heads, shape.head_dim, dtype, device):
+    if joins(layer_call, shape.batch, shape.heads, shape.head_dim, dtype, device):
         return f"both directions: one call of {2 * shape.heads} heads per layer"
     return "both directions: a call of each per layer, on two streams"
 
 
-def _line(schedule: Schedule, direction: Direction, sizes: StackSizes) -> str:
+def _line(schedule: Schedule, direction: Direction, sizes: LayersSizes) -> str:
     """A schedule in words. Its order is checked on the way."""
     if schedule.partition is None or schedule.chunk is None:
         why = schedule.why_not or "at once they would take no less time"

@@ -11,8 +11,8 @@ from torch import Tensor
 from ..codegen.cuda.limits import limits_of
 from ..codegen.shape import Dtype
 from ..define import Cell
-from ..runtime.call.settings import Asked, Settings, stack_of
-from ..runtime.call.stack import Stack, Tensors
+from ..runtime.call.call import Call, Tensors
+from ..runtime.call.settings import Asked, Settings, call_of
 from ..runtime.cuda.directions.joins import joins
 from ..runtime.cuda.driver.described import describe
 from ..runtime.grad.compute import forward_of, gradients_of, kept_from
@@ -54,38 +54,38 @@ def program_of(cell: Cell, sizes: Sizes, gpu: str) -> str:
         device="meta",
         dtype=dtype,
     )
-    stack = _stack(rnn._settings(training=True), sizes, dtype, device)
+    call = _call(rnn._settings(training=True), sizes, dtype, device)
     x = torch.empty(sizes.steps, sizes.batch, hidden, dtype=dtype, device="meta")
     shape = sizes.batch, sizes.steps, sizes.heads, sizes.head_dim
     weights = [None if w is None else w.detach() for w in rnn._weights_on(x.device)]
-    call = Tensors(x, (), weights, None, [x.new_empty(shape) for _ in cell.inputs])
+    tensors = Tensors(x, (), weights, None, [x.new_empty(shape) for _ in cell.inputs])
     names = ["x", *(i.name for i in cell.inputs), *(name for name, _ in rnn.named_parameters())]
-    return "\n\n".join(_texts(stack, call, names, torch.device("cuda", device)))
+    return "\n\n".join(_texts(call, tensors, names, torch.device("cuda", device)))
 
 
-def _stack(settings: Settings, sizes: Sizes, dtype: torch.dtype, device: int) -> Stack:
+def _call(settings: Settings, sizes: Sizes, dtype: torch.dtype, device: int) -> Call:
     """The call on a device by number, with both directions joined where they would be."""
     tf32 = TARGETS["cuda"].rounds(dtype, settings.choice.precision)
-    stack = stack_of(settings, "cuda", True, tf32, Asked())
+    call = call_of(settings, "cuda", True, tf32, Asked())
     own = sizes.batch, sizes.heads, sizes.head_dim, dtype, device
-    if settings.may_join and joins(stack.calls[0], *own):
-        return stack_of(settings, "cuda", True, tf32, Asked(joint=True))
-    return stack
+    if settings.may_join and joins(call.directions[0], *own):
+        return call_of(settings, "cuda", True, tf32, Asked(joint=True))
+    return call
 
 
 def _texts(
-    stack: Stack, call: Tensors, names: Sequence[str], device: torch.device
+    call: Call, tensors: Tensors, names: Sequence[str], device: torch.device
 ) -> tuple[str, str]:
     """The forward and the backward of a call; `names` are those of its tensors that there are."""
-    flat, states = call.flat(), [state.name for state in stack.calls[0].cell.states]
+    flat, states = tensors.flat(), [state.name for state in call.directions[0].cell.states]
     given = dict(zip(names, _there(flat), strict=True))
 
     def forward() -> list[Tensor]:
-        results, kept = forward_of(stack, call)
+        results, kept = forward_of(call, tensors)
         return [*results, *kept.flat()]
 
     program, found = lower(forward, list(given.values()), device)
-    count = stack.results
+    count = call.results
     named = ["y", *(f"last {state}" for state in states)]
     kept = {f"kept {number}": t for number, t in enumerate(found[count:], 1)}
     text = f"forward\n{text_of(program, given, [*named, *kept])}"
@@ -94,8 +94,8 @@ def _texts(
     gradients = [d_y, *[None] * (count - 1)]
 
     def backward() -> list[Tensor | None]:
-        own = kept_from(stack, found[count:])
-        return gradients_of(stack, call, own, (), gradients, [True] * len(flat), False)
+        own = kept_from(call, found[count:])
+        return gradients_of(call, tensors, own, (), gradients, [True] * len(flat), False)
 
     read = {"d_y": d_y, **given, **kept}
     unique = {id(tensor): name for name, tensor in reversed(read.items())}

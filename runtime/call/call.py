@@ -1,117 +1,240 @@
-"""Calls besides their tensors: the cell, the target, and which results are wanted."""
+"""Call of all layers of a module, besides its tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kinds import variants
-from ...codegen.layout import layout_of
-from ...codegen.shape import SAVES, Precision, Reverse, Save
-from ..store.facts import facts_of
-from .options import check_choice
+from torch import Tensor
 
-# How the layers of a call run: at the same time, one after the other, or what is faster.
-Order = Literal["auto", "wavefront", "sequential"]
-ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
-_FILLS = 8  # how many values `Choice.fill` has: not each call has plans of its own
+from .forms import OWN, Form
+from .layer_call import LayerCall, Order
+from .layers import LayersCall, LayerWeights
+from .made_masks import MadeMasks
+from .masks import Masks
+from .places import Places
+from .ragged import Ragged, RaggedKind
+from .rows_form import RowsForm
 
 
-class Choice(NamedTuple):
-    """Caller's choice among the kernels of a device, as in `rnnc.scan`.
-
-    There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
-    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller sets:
-    a module's call has it where the host sees how many steps each row runs, since other plans are
-    faster there.
-    """
-
-    variant: str = "auto"
-    save: Save = "gates"
-    precision: Precision = None
-    reverse: Reverse = False
-    fill: float = 1.0
-
-    @property
-    def of_scan(self) -> tuple[str, Save, Precision, Reverse]:
-        """Options that the operators of a scan take."""
-        return self.variant, self.save, self.precision, self.reverse
-
-
-def fill_of(total: int, steps: int, batch: int) -> float:
-    """Return `Choice.fill`: the share of all rows' steps that run, `total` of `steps * batch`."""
-    share = round(_FILLS * total / max(steps * batch, 1))
-    return min(max(share, 1), _FILLS) / _FILLS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """Call, besides its tensors.
-
-    `call_of` makes one object for all equal calls, so that a call is compared and hashed by its
-    identity.
+class Tensors(NamedTuple):
+    """Tensors of a call of all layers.
 
     Attributes:
-        target: the name of the target that runs it.
-        for_backward: whether a backward may follow.
-        stored: which states are returned at all steps.
-        tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
-            same in its backward.
-        masked: whether it has `Masks`: its kernels are then others.
+        x: (T, B, input), (total, input) of packed rows, (B, input) of a single step, or wx,
+            (B, T, N, D, Gx), of packed rows (total, N, D, Gx).
+        states: before the first step, (layers * directions, B, hidden) each; or none.
+        weights: the caller's parameters, None for each that there is not.
+        ragged: lengths and resets; None where all rows run all steps.
+        unweighted: as in `ScanInputs`, the same for all layers.
+        drawn: the mask of each dropout, (layers - 1, T, B, features), where the caller draws them.
     """
 
-    cell: CellSpec
-    target: str
-    for_backward: bool
-    stored: tuple[bool, ...]
-    choice: Choice
-    tf32: bool = False
-    masked: bool = False
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: Sequence[Tensor | None]
+    ragged: Ragged | None = None
+    unweighted: Sequence[Tensor] = ()
+    drawn: Tensor | None = None
+
+    def before_weights(self) -> list[Tensor]:
+        """Return all tensors that are no weights: they come first in a flat sequence."""
+        rows = () if self.ragged is None else self.ragged.tensors()
+        return [self.x, *self.states, *rows, *self.unweighted]
+
+    def values(self) -> list[Tensor]:
+        """Return the tensors of the call's dtype that there are."""
+        reset_to = () if self.ragged is None else self.ragged.reset_to or ()
+        weights = [weight for weight in self.weights if weight is not None]
+        return [self.x, *self.states, *reset_to, *self.unweighted, *weights]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Tensors:
+        """Return the same with each tensor of the call's dtype changed."""
+        ragged = self.ragged
+        if ragged is not None and ragged.reset_to is not None:
+            ragged = ragged._replace(reset_to=[change(value) for value in ragged.reset_to])
+        return Tensors(
+            change(self.x),
+            tuple([change(state) for state in self.states]),
+            [None if weight is None else change(weight) for weight in self.weights],
+            ragged,
+            tuple([change(value) for value in self.unweighted]),
+            self.drawn,
+        )
+
+    @property
+    def places(self) -> Places | None:
+        """Places of packed rows of a call that takes wx."""
+        return None if self.ragged is None else self.ragged.places
+
+    def padded(self, places: Places) -> Tensors:
+        """Return the same call on padded rows; an x that there is not is left out."""
+        assert self.ragged is not None
+        missing: Any = None
+        x = missing if self.x is None else places.pad(self.x).transpose(0, 1)
+        return self._replace(x=x, ragged=self.ragged._replace(places=None))
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """Return all tensors in one tuple; `Call.named` is the inverse."""
+        x, states, weights, ragged, unweighted, drawn = self
+        rows = () if ragged is None else ragged.tensors()
+        more = () if drawn is None else (drawn,)
+        return (x, *states, *rows, *unweighted, *weights, *more)
 
 
-@lru_cache(maxsize=1024)
-def call_of(
-    cell: str,
-    target: str,
-    for_backward: bool,
-    over_time: tuple[bool, ...] | None,
-    choice: Choice,
-    tf32: bool,
-    masked: bool = False,
-) -> Call:
-    """Return the call of plain values, one object for all equal ones; `cell` is JSON.
+class Call(NamedTuple):
+    """Call of all layers, besides its tensors.
 
-    `over_time` says which states the caller wants at all steps; it is None for a backward alone.
+    A layer has one direction of time or two. Weights, states and results of all of them lie in one
+    sequence: those of a layer beside each other.
 
-    Raises:
-        TensorError: there is no such variant, or nothing like it to save, on any device.
+    Attributes:
+        directions: the call of each direction of a layer.
+        uppermost: the same of the last layer, whose states may all be wanted at all steps.
+        heads: of each direction of a layer.
+        dim: units per head.
+        dropout: the probability of dropping a feature between layers; 0 outside of training.
+        initial_values: of each state, where the caller gives no states.
+        order: the caller's word for whether layers run at the same time.
+        joint: whether both directions of a layer are one call.
+        form: how the caller's parameters hold the weights of the layers.
+        ragged: which tensors say how rows take steps; None where all rows run all steps.
+        given: whether the caller gives the states before the first step.
+        takes_wx: whether the caller gives the input's contribution to the gates, (B, T, N, D, Gx),
+            in place of x. Such a call has one layer of one direction, and its states are (B, N, D).
+        all_states: whether all states of the last layer are wanted at all steps.
+        single: whether it is one step, which runs by kernels for single steps.
+        drawn: whether the caller draws the masks of dropout.
+        samples: how many samples the rows are of, one after the other: a backward gives the
+            gradients of weights of each, on a first axis. 0 for their sum, without that axis.
     """
-    check_choice("variant", choice.variant, variants())
-    check_choice("save", choice.save, SAVES)
-    stored = () if over_time is None else stored_states(cell, over_time, for_backward)
-    return Call(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
 
+    directions: tuple[LayerCall, ...]
+    uppermost: tuple[LayerCall, ...]
+    layers: int
+    heads: int
+    dim: int
+    dropout: float
+    initial_values: tuple[float, ...]
+    order: Order = "auto"
+    joint: bool = False
+    form: Form = OWN
+    ragged: RaggedKind | None = None
+    given: bool = False
+    takes_wx: bool = False
+    all_states: bool = False
+    single: bool = False
+    drawn: bool = False
+    samples: int = 0
 
-@lru_cache(maxsize=512)
-def cell_of(text: str) -> CellSpec:
-    """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
-    return CellSpec.from_json(text.partition("\t")[0])
+    def directions_of(self, layer: int) -> tuple[LayerCall, ...]:
+        """Return the call of each direction of a layer."""
+        return self.directions if layer < self.layers - 1 else self.uppermost
 
+    @property
+    def states(self) -> int:
+        """Number of states that the caller gives."""
+        return len(self.initial_values) if self.given else 0
 
-def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
-    """Return which states a call returns at all steps; `cell` is JSON.
+    @property
+    def sequences(self) -> int:
+        """Number of states of the last layer that are wanted at all steps."""
+        return len(self.initial_values) if self.all_states else 1
 
-    They are those that the caller wants `over_time`, and before a backward those that it reads.
-    """
-    reads = backward_reads(cell_of(cell))
-    return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
+    @property
+    def results(self) -> int:
+        """Number of results: states at all steps, and states after the last step."""
+        return self.sequences + len(self.initial_values)
 
+    def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """Return what a single step reads of the caller's parameters: see `Form.of_step`."""
+        return self.form.of_step(parameters, self.parts)
 
-def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
-    """Return which states the backward needs at all steps: those that it or its products read."""
-    layout = layout_of(cell)
-    reads = zip(layout.states, facts_of(cell).reads, strict=True)
-    return tuple(r or state in layout.sources.values for state, r in reads)
+    @property
+    def tf32(self) -> bool:
+        """True if products may round factors of float32 to TF32."""
+        return self.directions[0].tf32
+
+    @property
+    def at_once(self) -> bool:
+        """True if layers may run at the same time.
+
+        Such layers have one direction, forwards, rows that run all steps, and a cell without an
+        `Input`; of the last one the output alone is wanted.
+        """
+        forwards = len(self.directions) == 1 and not self.directions[0].choice.reverse
+        plain = self.ragged is None and not self.inputs and not self.all_states
+        return self.layers > 1 and forwards and plain
+
+    @property
+    def inputs(self) -> int:
+        """Number of the cell's inputs that no weight multiplies."""
+        return len(self.directions[0].cell.inputs)
+
+    def named(self, flat: Sequence[Any]) -> Tensors:
+        """Return the tensors that `Tensors.flat` flattened; those of weights may be fewer."""
+        x, *rest = flat
+        rows = self.states + (self.ragged.tensors if self.ragged else 0)
+        end = rows + self.inputs
+        ragged = self.ragged.named(rest[self.states : rows]) if self.ragged else None
+        weights, drawn = rest[end:], None
+        if self.drawn:
+            *weights, drawn = weights
+        return Tensors(x, tuple(rest[: self.states]), weights, ragged, tuple(rest[rows:end]), drawn)
+
+    def asked(
+        self,
+        weights: Sequence[LayerWeights],
+        first: Sequence[Sequence[Tensor]],
+        drawn: Sequence[Tensor] = (),
+    ) -> LayersCall:
+        """Return the call of layers of one direction of time; arguments are as in `LayersCall`."""
+        kind = self.directions[0], self.order, self.heads, self.dim, self.dropout
+        return LayersCall(*kind, weights, first, drawn)
+
+    @property
+    def by_head(self) -> bool:
+        """True if gradients of weights lie head by head, as the parameters do."""
+        joined = self.directions[0].choice.reverse == "half"
+        return joined or (self.heads > 1 and isinstance(self.form, RowsForm))
+
+    @property
+    def reverses(self) -> tuple[bool, ...]:
+        """Directions of a layer: True for each that runs from the last step to the first."""
+        return tuple([layer_call.choice.reverse is True for layer_call in self.directions])
+
+    def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
+        """Return the masks of a direction of a layer; None where all rows run all steps.
+
+        `index` is the number of the direction, among those of all layers.
+        """
+        if ragged is None or made is None:
+            return None
+        values, number = ragged.reset_to, index % len(self.directions)
+        own = None if values is None else [value[index] for value in values]
+        return made.of(number, own, (self.heads, self.dim), self.directions[number].choice.reverse)
+
+    @property
+    def zero(self) -> tuple[bool, ...]:
+        """States: True for each that is zero before the first step where the caller gives none."""
+        return tuple([value == 0 for value in self.initial_values])
+
+    @property
+    def parts(self) -> int:
+        """Number of directions of all layers."""
+        return self.layers * len(self.directions)
+
+    @property
+    def runs(self) -> int:
+        """Number of calls of all layers."""
+        return self.layers if self.joint else self.parts
+
+    @property
+    def scale(self) -> float:
+        """Factor by which dropout multiplies the features that it keeps."""
+        return 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
+
+    @property
+    def features(self) -> int:
+        """Number of features of the output of a layer."""
+        return len(self.directions) * self.heads * self.dim

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ...codegen.shape import PlanError
-from .call import Call, Order
+from .layer_call import LayerCall, Order
 from .tensors import Saved
 
 
@@ -50,7 +50,7 @@ class LayersCall(NamedTuple):
     """Call of layers, besides its input.
 
     Attributes:
-        call: of each layer.
+        layer_call: of each layer.
         order: the caller's word for how the layers run.
         heads: of a layer.
         dim: units per head.
@@ -60,7 +60,7 @@ class LayersCall(NamedTuple):
         drawn: the mask of each dropout, where the caller draws them.
     """
 
-    call: Call
+    layer_call: LayerCall
     order: Order
     heads: int
     dim: int

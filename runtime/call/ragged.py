@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .call import fill_of
+from .layer_call import fill_of
 from .places import Places
 from .plain import values_visible
 

@@ -6,11 +6,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
-from .call import Call, Choice, Order, call_of
+from .call import Call
 from .forms import OWN, Form
+from .layer_call import Choice, LayerCall, Order, layer_call_of
 from .marks import constant_in_graphs
 from .ragged import RaggedKind
-from .stack import Stack
 
 
 class Settings(NamedTuple):
@@ -56,7 +56,7 @@ def one_direction(settings: Settings, cell: CellSpec, choice: Choice) -> Setting
 
 
 class Asked(NamedTuple):
-    """Tensors of a call and results that it is asked for, as in `Stack`."""
+    """Tensors of a call and results that it is asked for, as in `Call`."""
 
     ragged: RaggedKind | None = None
     given: bool = False
@@ -81,13 +81,13 @@ def states_asked(every: bool) -> Asked:
 
 
 @lru_cache(maxsize=512)
-def stack_of(
+def call_of(
     settings: Settings,
     target: str,
     needs_grad: bool,
     tf32: bool,
     asked: Asked = OUTPUT,
-) -> Stack:
+) -> Call:
     """Return a call, besides its tensors; one object for all equal calls.
 
     The dropout of `settings` is that of the call.
@@ -95,14 +95,14 @@ def stack_of(
     cell, ragged = settings.cell, asked.ragged
     others = len(cell.states) - 1
 
-    def calls(every: bool) -> tuple[Call, ...]:
+    def directions(every: bool) -> tuple[LayerCall, ...]:
         # The output is the first state; the others are wanted at all steps only on request.
         kind = cell.text, target, needs_grad, (True, *(every,) * others)
         choices = settings.choices
-        return tuple([call_of(*kind, choice, tf32, ragged is not None) for choice in choices])
+        return tuple([layer_call_of(*kind, choice, tf32, ragged is not None) for choice in choices])
 
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
     dropout = settings.dropout if settings.layers > 1 else 0.0
-    own = calls(False), calls(asked.all_states), *sizes, dropout, values, settings.order
-    return Stack(*own, asked.joint, settings.form, *asked[:-1])
+    own = directions(False), directions(asked.all_states), *sizes, dropout, values, settings.order
+    return Call(*own, asked.joint, settings.form, *asked[:-1])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .stack import Stack
+from .call import Call
 from .tensors import SomeTensors, Stepped
 
 
@@ -15,13 +15,13 @@ class StepCall(NamedTuple):
     """Single step of all layers, without dropout.
 
     Attributes:
-        stack: the call besides its tensors.
+        call: the call besides its tensors.
         x: (B, input), or (1, B, input) of a sequence of one step.
         states: before the step, (layers, B, hidden) each; empty for their initial values.
         weights: of each layer, one after the other, as `Form.of_step` gives them.
     """
 
-    stack: Stack
+    call: Call
     x: Tensor
     states: Sequence[Tensor]
     weights: SomeTensors

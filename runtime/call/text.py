@@ -12,13 +12,13 @@ import torch
 
 from ...codegen.shape import Precision
 from ..store.digest import runtime_digest
-from .call import Choice, Order, cell_of
+from .call import Call
 from .forms import OWN, TORCH, TORCH_GRU, Form
+from .layer_call import Choice, Order, cell_of
 from .marks import constant_in_graphs
 from .ragged import RaggedKind
 from .rows_form import rows_form
-from .settings import Asked, Settings, stack_of
-from .stack import Stack
+from .settings import Asked, Settings, call_of
 
 _FORMS = {form.name: form for form in (OWN, TORCH, TORCH_GRU)}
 
@@ -62,9 +62,9 @@ class CallText(NamedTuple):
     asked: Asked
     present: tuple[bool, ...]
 
-    def stack(self, target: str, tf32: bool) -> Stack:
-        """Return the call on a target; `tf32` is as in `stack_of`."""
-        return stack_of(self.settings, target, self.keep, tf32, self.asked)
+    def call(self, target: str, tf32: bool) -> Call:
+        """Return the call on a target; `tf32` is as in `call_of`."""
+        return call_of(self.settings, target, self.keep, tf32, self.asked)
 
     def spread(self, tensors: Sequence[Any], missing: Any) -> list[Any]:
         """Return a value for each of `Tensors.flat`: those of an operator, `missing` for others."""
@@ -82,18 +82,18 @@ class CallText(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def write_call(call: CallText) -> str:
+def write_call(written: CallText) -> str:
     """Return a call as JSON; `read_call` is the inverse."""
-    settings = call.settings
+    settings = written.settings
     found = {
         "cell": json.loads(settings.cell.text),
         **{name: getattr(settings, name) for name in ("layers", "both", "heads", "dim", "order")},
         "dropout": settings.dropout,
         "form": settings.form.name,
         "choice": dict(zip(Choice._fields, settings.choice.of_scan, strict=False)),
-        "keep": call.keep,
-        "present": call.present,
-        **call.asked._asdict(),
+        "keep": written.keep,
+        "present": written.present,
+        **written.asked._asdict(),
     }
     return json.dumps(found, separators=(",", ":"))
 
@@ -123,11 +123,11 @@ def read_call(text: str) -> CallText:
     return CallText(settings, found["keep"], Asked(**given), tuple(found["present"]))
 
 
-def text_of_stack(stack: Stack, present: tuple[bool, ...]) -> str:
+def text_of_call(call: Call, present: tuple[bool, ...]) -> str:
     """Return the text of a call that rounds factors to TF32, or not, whatever torch's flags say."""
-    call = stack.calls[0]
-    own = call.cell, stack.layers, len(stack.calls) == 2, stack.heads, stack.dim, stack.dropout
-    settings = Settings(*own, "auto", call.choice, stack.order, stack.form)
-    asked = Asked(*(getattr(stack, name) for name in Asked._fields))
-    found = CallText(settings, call.for_backward, asked, present)
-    return write_call(found.with_precision(stack.tf32))
+    layer_call, both = call.directions[0], len(call.directions) == 2
+    own = layer_call.cell, call.layers, both, call.heads, call.dim, call.dropout
+    settings = Settings(*own, "auto", layer_call.choice, call.order, call.form)
+    asked = Asked(*(getattr(call, name) for name in Asked._fields))
+    found = CallText(settings, layer_call.for_backward, asked, present)
+    return write_call(found.with_precision(call.tf32))

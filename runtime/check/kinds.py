@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ..call.stack import Tensors
+from ..call.call import Tensors
 from ..errors import TensorError
 from .tensor import check_same, check_strided
 

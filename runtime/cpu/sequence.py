@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.stack import Stack
+from ..call.layer_call import LayerCall
 from ..call.tensors import SomeTensors, States
 from ..store.facts import facts_of
 from .arguments import Field, run
@@ -19,7 +19,7 @@ from .tasks import multiplies_features, sizes_of
 
 
 def run_sequence(
-    stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
+    call: Call, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
 ) -> tuple[Tensor, States] | None:
     """Run all layers over all steps, without gradients, lengths and resets.
 
@@ -28,21 +28,19 @@ def run_sequence(
     state after the last step; None if the caller has to run each layer by itself.
     """
     steps, batch, features = x.shape
-    layers, heads, dim = stack.layers, stack.heads, stack.dim
-    if len(stack.calls) > 1 or (stack.dropout and layers > 1) or not batch:
+    layers, heads, dim = call.layers, call.heads, call.dim
+    if len(call.directions) > 1 or (call.dropout and layers > 1) or not batch:
         return None
-    call, hidden = stack.calls[0], heads * dim
-    kernel, gates, pairs = _facts(call, x.dtype)
+    layer_call, hidden = call.directions[0], heads * dim
+    kernel, gates, pairs = _facts(layer_call, x.dtype)
     if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
         return None
     x = x if x.stride(2) == 1 else x.contiguous()
-    flat = [
-        w if w is None or w.is_contiguous() else w.contiguous()
-        for w in stack.flat_weights(parameters)
-    ]
+    weights = call.flat_weights(parameters)
+    flat = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
     states = [state.contiguous() for state in states]
     y = x.new_empty(steps, batch, hidden)
-    values = stack.initial_values
+    values = call.initial_values
     last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
     given: Sequence[Field] = states or [None] * len(values)
     sizes = sizes_of(steps, batch, heads, dim, pairs)
@@ -52,8 +50,8 @@ def run_sequence(
 
 
 @lru_cache(maxsize=1024)
-def _facts(call: Call, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
+def _facts(layer_call: LayerCall, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
     """Return the kernel of a call, and its numbers of gates with input and of matrices."""
-    counts = facts_of(call.cell).counts
-    library = cpu_library(call.cell, plan_of(dtype, call.choice.reverse))
+    counts = facts_of(layer_call.cell).counts
+    library = cpu_library(layer_call.cell, plan_of(dtype, layer_call.choice.reverse))
     return library.rnnc_layers, counts.inputs, counts.dense

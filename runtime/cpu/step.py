@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..call.stack import Stack
+from ..call.call import Call
 from ..call.step_call import StepCall
 from ..call.tensors import States, Stepped
 from .arguments import address, addresses, pack
@@ -23,21 +23,21 @@ def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
     A step and a sequence of one step have the same products, pointwise maps and bits. `to` has
     contiguous tensors for the results, other than the states; None for new ones.
     """
-    stack, x, states, weights = step
-    facts, hidden = facts_of_step(stack.calls[0], x.dtype), stack.heads * stack.dim
+    call, x, states, weights = step
+    facts, hidden = facts_of_step(call.directions[0], x.dtype), call.heads * call.dim
     x, states = x.contiguous(), [state.contiguous() for state in states]
-    to = _new_results(stack, facts, x, states) if to is None else to
+    to = _new_results(call, facts, x, states) if to is None else to
     batch, features = x.shape[-2:]
     if not batch:
         return to
     weights = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
     if not facts.multiplies(batch, hidden, features):
-        _step_by_torch(StepCall(stack, x, states, weights), facts, to)
+        _step_by_torch(StepCall(call, x, states, weights), facts, to)
         return to
-    values = stack.initial_values
+    values = call.initial_values
     fields = [
-        *sizes_of(1, batch, stack.heads, stack.dim, 0),
-        *(stack.layers, features, x.data_ptr(), 0, 0, 0, 0, 0),
+        *sizes_of(1, batch, call.heads, call.dim, 0),
+        *(call.layers, features, x.data_ptr(), 0, 0, 0, 0, 0),
         *(addresses(states) or [0] * len(values)),
         *addresses(to.last),
         to.output.data_ptr(),
@@ -47,9 +47,9 @@ def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
     return to
 
 
-def _new_results(stack: Stack, facts: StepFacts, x: Tensor, states: Sequence[Tensor]) -> Stepped:
+def _new_results(call: Call, facts: StepFacts, x: Tensor, states: Sequence[Tensor]) -> Stepped:
     """Return tensors for the results of a step."""
-    batch, layers, hidden = x.shape[-2], stack.layers, stack.heads * stack.dim
+    batch, layers, hidden = x.shape[-2], call.layers, call.heads * call.dim
     # Most inputs have as many features as a layer has units: this is the fastest new tensor then.
     alike = x.shape[-1] == hidden
     output = torch.empty_like(x) if alike else x.new_empty(*x.shape[:-1], hidden)
@@ -59,24 +59,24 @@ def _new_results(stack: Stack, facts: StepFacts, x: Tensor, states: Sequence[Ten
     else:
         shape = (layers, batch, hidden)
         first = x.new_empty(shape)
-        last = (first, *[torch.empty_like(first) for _ in stack.initial_values[1:]])
+        last = (first, *[torch.empty_like(first) for _ in call.initial_values[1:]])
     saved = None
-    if stack.calls[0].for_backward:
-        saved = x.new_empty(layers, batch, stack.heads, facts.saved, stack.dim)
+    if call.directions[0].for_backward:
+        saved = x.new_empty(layers, batch, call.heads, facts.saved, call.dim)
     return Stepped(output, last, saved)
 
 
 def _step_by_torch(step: StepCall, facts: StepFacts, to: Stepped) -> None:
     """Run a step on contiguous tensors, layer by layer, with torch's products."""
-    stack, x, states, weights = step
-    batch, heads, dim, values = x.shape[-2], stack.heads, stack.dim, stack.initial_values
+    call, x, states, weights = step
+    batch, heads, dim, values = x.shape[-2], call.heads, call.dim, call.initial_values
     shape, rows = (1, batch, heads * dim), x.element_size() * batch * heads * dim
     sources: Sequence[Tensor] = states
     if not states and any(values):
-        sources = [x.new_full(shape, value).expand(stack.layers, -1, -1) for value in values]
+        sources = [x.new_full(shape, value).expand(call.layers, -1, -1) for value in values]
     sizes, saved = sizes_of(1, batch, heads, dim, 0), address(to.saved)
     before, after = addresses(states) or [0] * len(values), addresses(to.last)
-    for layer in range(stack.layers):
+    for layer in range(call.layers):
         own = weights[layer * facts.weights : (layer + 1) * facts.weights]
         W, R = own[:2]
         below = to.last[0][layer - 1] if layer else x
@@ -85,8 +85,8 @@ def _step_by_torch(step: StepCall, facts: StepFacts, to: Stepped) -> None:
         product, strides = None, (0, 0, 0)
         if R is not None and sources:
             matrices = matrices_of(R, heads, dim)
-            product, strides = recurrent_product(stack.calls[0].cell, matrices, sources, layer)
-        top = layer == stack.layers - 1
+            product, strides = recurrent_product(call.directions[0].cell, matrices, sources, layer)
+        top = layer == call.layers - 1
         fields = [
             *sizes,
             *(1, 0, 0, address(wx), address(product), *strides),

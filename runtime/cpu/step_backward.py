@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..call.stack import Stack
+from ..call.call import Call
 from ..call.step_call import StepBackward
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
@@ -17,15 +17,15 @@ from .tasks import sizes_of
 
 def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    (stack, x, states, weights), stepped, gradients, needs = backward
-    facts, count = facts_of_step(stack.calls[0], x.dtype), len(states)
+    (call, x, states, weights), stepped, gradients, needs = backward
+    facts, count = facts_of_step(call.directions[0], x.dtype), len(states)
     tensors = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
     tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])
     batch, features = x.shape[-2:]
     if not batch:
         inputs = zip((x, *states, *weights), needs, strict=True)
         return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
-    few = facts.multiplies(batch, stack.heads * stack.dim, features)
+    few = facts.multiplies(batch, call.heads * call.dim, features)
     # Where the weights begin, and what the step gave.
     first, results = 1 + count, 1 + count + len(weights)
     needs_states = any(needs[1:first])
@@ -40,14 +40,14 @@ def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
     if needs[0] and weights[0] is None:
         found[0] = torch.zeros_like(x)
     if not few:
-        _by_torch(stack, facts, tensors, count, needs, found)
+        _by_torch(call, facts, tensors, count, needs, found)
         return found
-    values = stack.initial_values
+    values = call.initial_values
     places, d_places = addresses(tensors), addresses(found)
-    sizes = sizes_of(1, batch, stack.heads, stack.dim, 0)._replace(tile_rows=batch)
+    sizes = sizes_of(1, batch, call.heads, call.dim, 0)._replace(tile_rows=batch)
     fields = [
         *sizes,
-        *(stack.layers, features, places[0]),
+        *(call.layers, features, places[0]),
         *(places[1:first] or [0] * len(values)),
         *places[results:],
         d_places[0],
@@ -59,7 +59,7 @@ def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
 
 
 def _by_torch(
-    stack: Stack,
+    call: Call,
     facts: StepFacts,
     tensors: Sequence[Tensor | None],
     given: int,
@@ -72,18 +72,18 @@ def _by_torch(
     gradients of the output and the new states; contiguous. `found` are the gradients of the first
     of these that a kernel writes; those of matrices are None.
     """
-    x, values, cell = tensors[0], stack.initial_values, stack.calls[0].cell
+    x, values, cell = tensors[0], call.initial_values, call.directions[0].cell
     assert x is not None
-    batch, heads, dim = x.shape[-2], stack.heads, stack.dim
+    batch, heads, dim = x.shape[-2], call.heads, call.dim
     plane, first, count = (batch, heads, dim), 1 + given, facts.weights
-    lasts = first + stack.layers * count
+    lasts = first + call.layers * count
     saved, d_lasts = lasts + len(values), lasts + len(values) + 1
-    zero = () if given else stack.zero
+    zero = () if given else call.zero
     equal = [] if given else [x.new_full(plane, value) for value in values]
     rows, sizes = x.element_size() * batch * heads * dim, sizes_of(1, batch, heads, dim, 0)
     places, d_places = addresses(tensors), addresses(found)
     d_y = tensors[d_lasts]
-    for layer in range(stack.layers - 1, -1, -1):
+    for layer in range(call.layers - 1, -1, -1):
         d_gates = x.new_empty(batch, heads, facts.gates, dim)
         begin, skipped = first + layer * count, layer * rows
         states = [p + skipped for p in places[1:first]] or [0] * len(values)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..call.call import Call
+from ..call.layer_call import LayerCall
 from ..store.facts import facts_of
 from .compile import cpu_library
 from .plans import plan_of
@@ -47,10 +47,10 @@ class StepFacts(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
+def facts_of_step(layer_call: LayerCall, dtype: torch.dtype) -> StepFacts:
     """Return the facts of a call."""
-    counts = facts_of(call.cell).counts
-    library = cpu_library(call.cell, plan_of(dtype, single_step=True))
+    counts = facts_of(layer_call.cell).counts
+    library = cpu_library(layer_call.cell, plan_of(dtype, single_step=True))
     return StepFacts(
         library.rnnc_step,
         library.rnnc_step_backward,
@@ -58,5 +58,5 @@ def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
         counts.inputs,
         max(counts.inputs, counts.dense),
         4 + counts.params,
-        counts.saved if call.for_backward else 0,
+        counts.saved if layer_call.for_backward else 0,
     )

@@ -11,7 +11,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call.call import Call
 from ..call.input_backward import InputBackward
-from ..call.stack import Stack
+from ..call.layer_call import LayerCall
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.replays import Replays
@@ -66,7 +66,7 @@ class CpuTarget(Target):
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
         return False
 
-    def replays(self, call: Stack) -> Replays | None:
+    def replays(self, call: Call) -> Replays | None:
         """Return what records calls and replays them; None for a step, which is one call of C."""
         return None if call.single else Replays(_settings_of_torch)
 
@@ -94,45 +94,48 @@ class CpuTarget(Target):
         """Return True if a backward computes the gates again, from wx and b."""
         return save == "states"
 
-    def load_ahead(self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
+    def load_ahead(
+        self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
+    ) -> None:
         """Compile and load the kernels of a call, of one direction of time, before it is made."""
-        cpu_library(call.cell, plan_of(like.dtype, call.choice.reverse, masked=call.masked))
+        plan = plan_of(like.dtype, layer_call.choice.reverse, masked=layer_call.masked)
+        cpu_library(layer_call.cell, plan)
 
-    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+    def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call; `donated` is not used."""
-        plan = plan_of(inputs.wx.dtype, call.choice.reverse, masked=call.masked)
-        keeps = call.for_backward and not self.computes_gates_again(call.choice.save)
-        return kernels.forward(call.cell, plan, inputs, keeps, call.stored)
+        plan = plan_of(inputs.wx.dtype, layer_call.choice.reverse, masked=layer_call.masked)
+        keeps = layer_call.for_backward and not self.computes_gates_again(layer_call.choice.save)
+        return kernels.forward(layer_call.cell, plan, inputs, keeps, layer_call.stored)
 
-    def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
+    def takes_features(self, layer_call: LayerCall, x: Tensor, weight: Tensor) -> bool:
         """Return True if `forward_of_features` is faster than the product and `forward`."""
-        if call.for_backward or call.masked or call.cell.inputs:  # none of them is in that kernel
-            return False
-        return multiplies_features(x.shape[0], x.shape[1], weight.numel())
+        # None of these is in that kernel.
+        others = layer_call.for_backward or layer_call.masked or layer_call.cell.inputs
+        return not others and multiplies_features(x.shape[0], x.shape[1], weight.numel())
 
     def forward_of_features(
-        self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs
+        self, layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
     ) -> Forward:
         """Run the forward without a backward, by a kernel that makes the products of the input too.
 
         The wx of `inputs` has no gates.
         """
-        plan = plan_of(x.dtype, call.choice.reverse)
-        features = kernels.features_of(x, weight)
-        return kernels.forward(call.cell, plan, inputs, False, call.stored, features)
+        plan, features = plan_of(x.dtype, layer_call.choice.reverse), kernels.features_of(x, weight)
+        return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
 
     def backward(
-        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
-    ) -> Gradients:
+        self, layer_call: LayerCall, saved: Saved,
+        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
+    ) -> Gradients:  # fmt: skip
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
-        plan = plan_of(saved.saved.dtype, call.choice.reverse, masked=call.masked)
-        return kernels.backward(call.cell, plan, saved, d_states, d_last)
+        plan = plan_of(saved.saved.dtype, layer_call.choice.reverse, masked=layer_call.masked)
+        return kernels.backward(layer_call.cell, plan, saved, d_states, d_last)
 
     def sequence(
-        self, stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
+        self, call: Call, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
     ) -> tuple[Tensor, States] | None:
         """Run all layers over all steps, where no backward follows."""
-        return run_sequence(stack, x, states, parameters)
+        return run_sequence(call, x, states, parameters)
 
     def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
         """Run all layers of a module over one step."""

@@ -7,36 +7,36 @@ from torch import Tensor
 
 from ...codegen.shape import DIRECTIONS
 from ..call.call import Call
-from ..call.stack import Stack
+from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
 from .choose import asked_for, choose_plan
 from .launch import on_device
 from .load import load_kernel
-from .wavefront.schedule import Question, StackSizes, schedule_of
+from .wavefront.schedule import LayersSizes, Question, schedule_of
 
 
-def asked_ahead(call: Call, stack: Stack, batch: int, like: Tensor) -> Asked:
+def asked_ahead(layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> Asked:
     """Return what the plan of a call is asked for; the call is of one direction of time."""
-    sizes = stack.heads, stack.dim, batch, like.dtype, like.device.index
-    return asked_for(call.cell, *sizes, call.choice, call.tf32)
+    sizes = call.heads, call.dim, batch, like.dtype, like.device.index
+    return asked_for(layer_call.cell, *sizes, layer_call.choice, layer_call.tf32)
 
 
-def load_ahead(call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
+def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor) -> None:
     """Compile and load the kernels of a call of one direction of time."""
-    dtype, index = like.dtype, like.device.index
-    asked = call.cell, stack.heads, stack.dim, batch, dtype, index, call.choice, call.tf32
-    gates = len(call.cell.input_gates)
-    sizes = StackSizes(stack.layers, steps, batch, stack.heads, stack.dim, gates)
+    cell, dtype, index = layer_call.cell, like.dtype, like.device.index
+    asked = cell, call.heads, call.dim, batch, dtype, index, layer_call.choice, layer_call.tf32
+    gates = len(cell.input_gates)
+    sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     with on_device(torch.device("cuda", index)):
-        for direction in DIRECTIONS if call.for_backward else DIRECTIONS[:1]:
-            plan = getattr(choose_plan(*asked, direction, call.masked), direction)
+        for direction in DIRECTIONS if layer_call.for_backward else DIRECTIONS[:1]:
+            plan = getattr(choose_plan(*asked, direction, layer_call.masked), direction)
             groups: tuple[int, ...] = (1,)
-            if stack.at_once:
-                question = Question(call, direction, sizes, dtype, index, stack.order)
+            if call.at_once:
+                question = Question(layer_call, direction, sizes, dtype, index, call.order)
                 found = schedule_of(question)
                 groups = found.groups
                 if found.plan is not None and max(groups) > 1:
-                    load_kernel(call.cell, found.plan, f"rnnc_{direction}", index)
+                    load_kernel(cell, found.plan, f"rnnc_{direction}", index)
             if 1 in groups:
                 for name in plan.kernel_names:
-                    load_kernel(call.cell, plan, name, index)
+                    load_kernel(cell, plan, name, index)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 import torch
 
 from ...codegen.shape import Direction, Masked
-from ..call.call import Call
+from ..call.layer_call import LayerCall
 from ..store.tuned import on_remember
 from .choose import choose_plan
 from .launch import CallSizes
@@ -18,7 +18,7 @@ from .step_down import check_counts, with_room
 
 @lru_cache(maxsize=2048)
 def ready_for(
-    call: Call,
+    layer_call: LayerCall,
     direction: Direction,
     batch: int,
     heads: int,
@@ -29,10 +29,10 @@ def ready_for(
 ) -> Prepared:
     """Choose a plan for a direction of a call of any number of steps, and prepare it."""
     check_counts(0, batch, heads)
-    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
+    asked = (layer_call.cell, heads, dim, batch, dtype, device, layer_call.choice, layer_call.tf32)
     plan = getattr(choose_plan(*asked, direction, masked), direction)
-    ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
-    if call.choice.variant != "auto":
+    ready = prepare(layer_call.cell, plan, CallSizes(batch, heads, dim), device)
+    if layer_call.choice.variant != "auto":
         return ready
     return replace(ready, step_down=partial(with_room, asked=asked))
 

@@ -13,12 +13,12 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import MOST_COUNT, Direction, Precision, Save
 from ..call.call import Call
 from ..call.input_backward import InputBackward
+from ..call.layer_call import LayerCall
 from ..call.layers import LayersCall, LayersRead
 from ..call.made_masks import MadeMasks
 from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..call.stack import Stack
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, Stepped
 from ..program.recorder import recording
@@ -108,7 +108,7 @@ class CudaTarget(Target):
                 recorder.keep(state)
         return found
 
-    def replays(self, call: Stack) -> Replays | None:
+    def replays(self, call: Call) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(_stream_of)
 
@@ -134,9 +134,9 @@ class CudaTarget(Target):
         """Return the lanes of both directions of a layer."""
         return lanes_for(like.device, steps)
 
-    def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
+    def joins(self, layer_call: LayerCall, like: Tensor, batch: int, heads: int, dim: int) -> bool:
         """Return True if one call of both directions is better than a call of each."""
-        return joins(call, batch, heads, dim, like.dtype, like.device.index)
+        return joins(layer_call, batch, heads, dim, like.dtype, like.device.index)
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Return True if the products of a call may round factors of float32 to TF32."""
@@ -166,45 +166,46 @@ class CudaTarget(Target):
         """Return True if a backward computes the gates again, from wx and b."""
         return save == "states"
 
-    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+    def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
         wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
         return kernels.forward(
-            _ready(call, "forward", wx, steps, (batch, heads, dim), masks),
+            _ready(layer_call, "forward", wx, steps, (batch, heads, dim), masks),
             inputs,
-            for_backward=call.for_backward,
-            stored=call.stored,
+            for_backward=layer_call.for_backward,
+            stored=layer_call.stored,
             donated=donated,
-            reset_to=() if masks is None else self._reset_values(call, masks, wx, (heads, dim)),
+            reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
         )
 
     def backward(
-        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
-    ) -> Gradients:
+        self, layer_call: LayerCall, saved: Saved,
+        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
+    ) -> Gradients:  # fmt: skip
         """Choose a plan and run the backward of a call with it."""
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        ready = _ready(call, "backward", like, steps, (batch, heads, dim), masks)
+        ready = _ready(layer_call, "backward", like, steps, (batch, heads, dim), masks)
         parts = kernels.backward_parts(
             ready,
             saved,
             d_states,
             d_last,
-            multiplier=multiplier(like.dtype, call.tf32),
+            multiplier=multiplier(like.dtype, layer_call.tf32),
             donated=donated,
-            reset_to=() if masks is None else self._reset_values(call, masks, like, (heads, dim)),
+            reset_to=() if masks is None else self._resets(layer_call, masks, like, (heads, dim)),
         )
         return kernels.backward(ready, parts)
 
-    def _reset_values(
-        self, call: Call, masks: Masks, like: Tensor, plane: tuple[int, int]
+    def _resets(
+        self, layer_call: LayerCall, masks: Masks, like: Tensor, plane: tuple[int, int]
     ) -> Sequence[Tensor]:
         """Return the value of each state after a reset."""
         if masks.reset_to is not None:
             return masks.reset_to
-        return self.initial_states(like, [state.init for state in call.cell.states], plane)
+        return self.initial_states(like, [state.init for state in layer_call.cell.states], plane)
 
     def forward_layers(
         self, asked: LayersCall, x: Tensor
@@ -232,17 +233,19 @@ class CudaTarget(Target):
         """Return the replays of each run as a graph on torch's current stream; None off a GPU."""
         return capture(device, runs) if device.type == "cuda" else None
 
-    def asked_ahead(self, call: Call, stack: Stack, batch: int, like: Tensor) -> Asked:
+    def asked_ahead(self, layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> Asked:
         """Return what the plan of a call is asked for; the call is of one direction of time."""
-        return ahead.asked_ahead(call, stack, batch, like)
+        return ahead.asked_ahead(layer_call, call, batch, like)
 
-    def load_ahead(self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor) -> None:
+    def load_ahead(
+        self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
+    ) -> None:
         """Compile and load the kernels of a call of one direction of time."""
-        ahead.load_ahead(call, stack, steps, batch, like)
+        ahead.load_ahead(layer_call, call, steps, batch, like)
 
 
 def _ready(
-    call: Call,
+    layer_call: LayerCall,
     direction: Direction,
     like: Tensor,
     steps: int,
@@ -253,7 +256,7 @@ def _ready(
     if steps > MOST_COUNT:
         check_counts(steps, *sizes[:2])
     masked = False if masks is None else masks.kind
-    return ready_for(call, direction, *sizes, like.dtype, like.device.index, masked)
+    return ready_for(layer_call, direction, *sizes, like.dtype, like.device.index, masked)
 
 
 def _stream_of(device: torch.device) -> int | None:

@@ -11,10 +11,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from ...errors import RnncError
+from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
 from ..call.settings import Asked, Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..errors import TensorError
 from ..module.rnn import RNN

@@ -12,9 +12,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Asked, one_direction
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.masks import check_lengths
 from ..errors import TensorError

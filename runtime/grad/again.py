@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
 from ..call.places import Places
-from ..call.stack import Stack, Tensors
-from ..call.text import text_of_stack
+from ..call.text import text_of_call
 from .compute import Kept, sequences_of
 from .operators.call import call_backward_op, call_op
 from .operators.results import beside_results
@@ -19,7 +19,7 @@ from .torch_layers import torch_layers
 
 
 def differentiate_again(
-    stack: Stack,
+    call: Call,
     flat: Sequence[Any],
     kept: Kept,
     needs: Sequence[bool],
@@ -30,24 +30,24 @@ def differentiate_again(
     `gradients` are of the results; None for zero. Calls of torch's own modules are computed again
     by torch's layers, which have a second derivative.
     """
-    packed = stack.ragged is not None and stack.ragged.packed
-    by_torch = isinstance(stack.form, TorchForm) and (stack.ragged is None or packed)
-    call = stack.named(flat)
-    if call.places is not None:
-        return _of_padded(stack, call, call.places, kept, needs, gradients)
-    if not by_torch and not stack.single:
-        return _by_operator(stack, flat, kept, needs, gradients)
+    packed = call.ragged is not None and call.ragged.packed
+    by_torch = isinstance(call.form, TorchForm) and (call.ragged is None or packed)
+    tensors = call.named(flat)
+    if tensors.places is not None:
+        return _of_padded(call, tensors, tensors.places, kept, needs, gradients)
+    if not by_torch and not call.single:
+        return _by_operator(call, flat, kept, needs, gradients)
     inputs = _apart(flat)
     with torch.enable_grad():
         if by_torch:
-            results = torch_layers(stack, stack.named(inputs), kept.masks)
+            results = torch_layers(call, call.named(inputs), kept.masks)
         else:
-            results = _step(stack, inputs)
+            results = _step(call, inputs)
     return _differentiate(results, inputs, needs, gradients)
 
 
 def _by_operator(
-    stack: Stack,
+    call: Call,
     flat: Sequence[Any],
     kept: Kept,
     needs: Sequence[bool],
@@ -55,49 +55,49 @@ def _by_operator(
 ) -> list[Tensor | None]:
     """Return the gradients by the operator of a backward."""
     if kept.masks:
-        stack, flat = stack._replace(drawn=True), (*flat, torch.stack(list(kept.masks)))
+        call, flat = call._replace(drawn=True), (*flat, torch.stack(list(kept.masks)))
         needs = (*needs, False)
-    call = stack.named(flat)
-    results = [*sequences_of(stack, call, kept), *beside_results(stack, kept.runs)]
+    named = call.named(flat)
+    results = [*sequences_of(call, named, kept), *beside_results(call, kept.runs)]
     # x may be missing: a backward need not read it, and gives its gradient.
     there = [not place or tensor is not None for place, tensor in enumerate(flat)]
     wanted = [need for need, own in zip(needs, there, strict=True) if own]
     tensors = [tensor for tensor in flat if tensor is not None]
-    text = text_of_stack(stack, _present(call))
+    text = text_of_call(call, _present(named))
     found = iter(call_backward_op(list(gradients), tensors, results, wanted, text))
     every = [next(found) if need and own else None for need, own in zip(needs, there, strict=True)]
     return every[: len(every) - bool(kept.masks)]
 
 
 def _of_padded(
-    stack: Stack,
-    call: Tensors,
+    call: Call,
+    tensors: Tensors,
     places: Places,
     kept: Kept,
     needs: Sequence[bool],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
     """Return the gradients of a call on packed rows, by that on padded ones."""
-    count, end = stack.sequences, len(call.before_weights()) - len(call.unweighted)
-    padded, wanted = call.padded(places), [*needs[: end - 2], *needs[end:]]
-    own = stack._replace(ragged=padded.ragged and padded.ragged.kind), padded.flat()
+    count, end = call.sequences, len(tensors.before_weights()) - len(tensors.unweighted)
+    padded, wanted = tensors.padded(places), [*needs[: end - 2], *needs[end:]]
+    own = call._replace(ragged=padded.ragged and padded.ragged.kind), padded.flat()
     d_states = [None if d is None else places.pad(d) for d in gradients[:count]]
     d_wx, *found = _by_operator(*own, kept, wanted, [*d_states, *gradients[count:]])
     d_wx = None if d_wx is None else places.pack(d_wx.transpose(0, 1))
     return [d_wx, *found[: end - 3], None, None, *found[end - 3 :]]
 
 
-def _step(stack: Stack, inputs: Sequence[Any]) -> list[Tensor]:
+def _step(call: Call, inputs: Sequence[Any]) -> list[Tensor]:
     """Run a single step as a sequence of one, by the operator."""
     x, *rest = inputs
-    sequence = stack._replace(single=False)
+    sequence = call._replace(single=False)
     tensors = [x if x.ndim == 3 else x.unsqueeze(0), *[t for t in rest if t is not None]]
-    y, *others = call_op(tensors, text_of_stack(sequence, _present(stack.named(inputs))))
-    return [y if x.ndim == 3 else y[0], *others[: stack.results - 1]]
+    y, *others = call_op(tensors, text_of_call(sequence, _present(call.named(inputs))))
+    return [y if x.ndim == 3 else y[0], *others[: call.results - 1]]
 
 
-def _present(call: Tensors) -> tuple[bool, ...]:
-    return tuple([weight is not None for weight in call.weights])
+def _present(tensors: Tensors) -> tuple[bool, ...]:
+    return tuple([weight is not None for weight in tensors.weights])
 
 
 def _apart(inputs: Sequence[Any]) -> list[Any]:

@@ -59,9 +59,9 @@ class _Call(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
-        call, dims, size = read_call(text), in_dims[1:], info.batch_size
-        batch = shape_of(tensors[0], dims[0])[0 if call.asked.takes_wx else 1]
-        join = join_of(call, dims, size, batch)
+        written, dims, size = read_call(text), in_dims[1:], info.batch_size
+        batch = shape_of(tensors[0], dims[0])[0 if written.asked.takes_wx else 1]
+        join = join_of(written, dims, size, batch)
         if join is None:
             return _one_by_one(size, dims, tensors, lambda own: _apply_call(text, *own))
         found = _apply_call(write_call(join.call(0)), *join.beside(tensors, dims))
@@ -99,12 +99,12 @@ class _Backward(torch.autograd.Function):
         first: int,
         *tensors: Tensor | None,
     ) -> tuple[Any, Any]:
-        call, size, dims, end = read_call(text), info.batch_size, in_dims[4:], count + first
+        written, size, dims, end = read_call(text), info.batch_size, in_dims[4:], count + first
         missing = [None] * (len(needs) - first)  # a wx that the backward does not read
         inputs, own_dims = tensors[count:end], dims[count:end]
         output: Any = tensors[end:]
         batch = shape_of(output[0], dims[end])[1]
-        join = join_of(call, (*missing, *own_dims), size, batch)
+        join = join_of(written, (*missing, *own_dims), size, batch)
         if join is None or join.lacks(needs):
             kind = text, needs, count, first
             each = size, dims, tensors
@@ -121,12 +121,13 @@ _apply_call: Callable[..., Any] = _Call.apply
 _apply_backward: Callable[..., Any] = _Backward.apply
 
 
-def _check_lengths(call: CallText, tensors: Sequence[Tensor]) -> None:
+def _check_lengths(written: CallText, tensors: Sequence[Tensor]) -> None:
     """Check the values of lengths, which no check sees where a `vmap` maps them."""
-    kind, states = call.asked.ragged, len(call.settings.cell.states) if call.asked.given else 0
+    asked = written.asked
+    kind, states = asked.ragged, len(written.settings.cell.states) if asked.given else 0
     if kind is not None and kind.lengths:
         lengths, x = tensors[1 + states], tensors[0]
-        check_lengths(lengths, len(lengths), x.shape[1 if call.asked.takes_wx else 0])
+        check_lengths(lengths, len(lengths), x.shape[1 if asked.takes_wx else 0])
 
 
 def _one_by_one(

@@ -160,7 +160,7 @@ class Join(NamedTuple):
         return torch.unflatten(tensor, axis, (self.size, tensor.shape[axis] // self.size))
 
 
-def join_of(call: CallText, dims: Dims, size: int, batch: int) -> Join | None:
+def join_of(written: CallText, dims: Dims, size: int, batch: int) -> Join | None:
     """Return how a batch of calls is one call; None if it is not.
 
     Args:
@@ -168,17 +168,17 @@ def join_of(call: CallText, dims: Dims, size: int, batch: int) -> Join | None:
         size: number of calls.
         batch: rows of each call.
     """
-    for of_heads in (False, True)[: 1 + call.asked.takes_wx]:
-        each = zip(dims, _places(call, of_heads), strict=True)
+    for of_heads in (False, True)[: 1 + written.asked.takes_wx]:
+        each = zip(dims, _places(written, of_heads), strict=True)
         if all(dim is None or place.axis is not None for dim, place in each):
-            return Join(call, size, of_heads, call.settings.heads if of_heads else batch)
+            return Join(written, size, of_heads, written.settings.heads if of_heads else batch)
     return None
 
 
 @lru_cache(maxsize=512)
-def _places(call: CallText, of_heads: bool) -> list[Place]:
+def _places(written: CallText, of_heads: bool) -> list[Place]:
     """Return the place of each of the tensors of a call, in the flat order."""
-    asked, cell, kind = call.asked, call.settings.cell, call.asked.ragged
+    asked, cell, kind = written.asked, written.settings.cell, written.asked.ragged
     first = 1 + of_heads - asked.takes_wx  # of states
     found = [Place(first + (of_heads and asked.takes_wx))]
     found += [Place(first)] * (len(cell.states) if asked.given else 0)
@@ -188,7 +188,7 @@ def _places(call: CallText, of_heads: bool) -> list[Place]:
         # Their last axis is that of heads and units.
         found += [Place(-1 if of_heads else -2)] * kind.values
     found += [Place(2 if of_heads else 0, spreads=True)] * len(cell.inputs)
-    for number, there in enumerate(call.present):
+    for number, there in enumerate(written.present):
         param = number % (4 + len(cell.params)) > 3
         axis = (0 if param else 1) if of_heads else None
         found += [Place(axis, weight=True, param=param)] * there

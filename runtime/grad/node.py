@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..call.call import Call
 from ..call.forms import TorchForm
 from ..call.plain import all_plain, is_watched
-from ..call.stack import Stack
 from ..call.tensors import States
 from ..errors import BackwardError
 from ..process.turns import short_turns_of_backward
@@ -34,11 +34,11 @@ class Node(torch.autograd.Function):
 
         `flat` is as in `Tensors.flat`.
         """
-        stack = entry.call
-        with profiled("rnnc::step" if stack.single else "rnnc::scan"):
-            run = partial(_forward, stack, flat)
+        call = entry.call
+        with profiled("rnnc::step" if call.single else "rnnc::scan"):
+            run = partial(_forward, call, flat)
             found = replayed(entry.replays, "forward", flat, run, alike=True)
-        count = stack.results
+        count = call.results
         # A backward reads wx only to compute the gates again.
         first = None if entry.forgets_x else flat[0]
         results, saved = found[:count], (first, *flat[1:], *found[count:])
@@ -47,7 +47,7 @@ class Node(torch.autograd.Function):
         ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
-        if not stack.single:
+        if not call.single:
             # A view of a tensor that was made here could not be changed in place.
             return tuple([result.detach() for result in results])
         # A caller may change new states in place, as those of torch's modules: see `_new_states`.
@@ -62,20 +62,20 @@ class Node(torch.autograd.Function):
         if ctx.spent:
             raise _spent_error()
         entry: Entry = ctx.entry
-        stack, saved, needs = entry.call, ctx.saved_tensors, ctx.needs_input_grad[1:]
+        call, saved, needs = entry.call, ctx.saved_tensors, ctx.needs_input_grad[1:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
-            check_has_operators(stack.calls[0].target)
-            if not isinstance(stack.form, TorchForm):  # torch's operations take a batch
+            check_has_operators(call.directions[0].target)
+            if not isinstance(call.form, TorchForm):  # torch's operations take a batch
                 check_gradients(gradients)
-            flat, kept = saved[: ctx.inputs], kept_from(stack, saved[ctx.inputs :])
-            return None, *differentiate_again(stack, flat, kept, needs, gradients)
+            flat, kept = saved[: ctx.inputs], kept_from(call, saved[ctx.inputs :])
+            return None, *differentiate_again(call, flat, kept, needs, gradients)
         short_turns_of_backward(ctx.device)
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
-        retained = stack.single or torch._C._autograd._get_current_graph_task_keep_graph()
-        new = _new_states(ctx, saved) if stack.single else ()
+        retained = call.single or torch._C._autograd._get_current_graph_task_keep_graph()
+        new = _new_states(ctx, saved) if call.single else ()
         run = partial(_backward, ctx, saved, new, gradients, needs, retained)
         key = needs, retained, tuple([d is None for d in gradients])
-        name = "rnnc::step_backward" if stack.single else "rnnc::scan_backward"
+        name = "rnnc::step_backward" if call.single else "rnnc::scan_backward"
         tensors = [tensor for tensor in (*saved, *new, *gradients) if tensor is not None]
         before = None if retained else list(map(_version, tensors))
         with alone(name, ctx.device.type):
@@ -93,9 +93,9 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Nod
 _version = attrgetter("_version")
 
 
-def _forward(stack: Stack, flat: Sequence[Tensor | None]) -> list[Any]:
+def _forward(call: Call, flat: Sequence[Tensor | None]) -> list[Any]:
     """Return the results of a call, and what its backward reads besides its inputs."""
-    results, kept = forward_of(stack, stack.named(flat))
+    results, kept = forward_of(call, call.named(flat))
     return [*results, *kept.flat()]
 
 
@@ -108,13 +108,13 @@ def _backward(
     retained: bool,
 ) -> list[Tensor | None]:
     """Return the gradient of each input, by kernels."""
-    stack: Stack = ctx.entry.call
+    call: Call = ctx.entry.call
     if not all_plain(gradients):
         check_gradients(gradients)
         gradients = plain_gradients(gradients)
     saved = _as_left(ctx, saved)
-    call, kept = stack.named(saved[: ctx.inputs]), kept_from(stack, saved[ctx.inputs :])
-    return gradients_of(stack, call, kept, new, gradients, needs, retained)
+    tensors, kept = call.named(saved[: ctx.inputs]), kept_from(call, saved[ctx.inputs :])
+    return gradients_of(call, tensors, kept, new, gradients, needs, retained)
 
 
 def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
@@ -126,8 +126,8 @@ def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
     kept, ctx.new = ctx.new, None
     if kept is not None and all(state._version == version for state, version in kept):
         return tuple([state for state, _ in kept])
-    stack: Stack = ctx.entry.call
-    results, _ = forward_of(stack, stack.named(_as_left(ctx, saved)[: ctx.inputs]))
+    call: Call = ctx.entry.call
+    results, _ = forward_of(call, call.named(_as_left(ctx, saved)[: ctx.inputs]))
     return tuple(results[1:])
 
 

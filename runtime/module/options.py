@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from ..call.call import Choice
+from ..call.layer_call import Choice
 from ..call.settings import Settings
 from ..targets.target import Target
 

@@ -13,13 +13,13 @@ from torch.fx import Proxy
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..call.call import ORDERS, Order
+from ..call.call import Tensors
+from ..call.layer_call import ORDERS, Order
 from ..call.options import check_choice
 from ..call.projection import WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
 from ..call.settings import states_asked
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.module import (
     check_cell,

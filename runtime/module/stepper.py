@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from ..call.stack import Tensors
+from ..call.call import Tensors
 from ..call.step_call import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
@@ -18,7 +18,7 @@ from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..errors import TensorError
 from ..grad.spans import without_autocast
 from ..run.route import direct_step
-from ..targets.stack import target_for
+from ..targets.layers import target_for
 from .watched import Watched
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class Stepper:
             found = direct_step(rnn._settings(training=False), tensors)
         if found is None:
             return None
-        stack, (first, second) = found.entry.call, self._sets
-        target = target_for(stack)
+        call, (first, second) = found.entry.call, self._sets
+        target = target_for(call)
         runs = [
             partial(
                 target.step,
-                StepCall(stack, self._x, old, given),
+                StepCall(call, self._x, old, given),
                 Stepped(self._y, tuple(to), None),
             )
             for old, to in ((first, second), (second, first))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from ..call.stack import Tensors
+from ..call.call import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, check_states, one_direction_error, states_from
 from ..run.projected import scan_projected

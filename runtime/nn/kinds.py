@@ -9,8 +9,8 @@ from ...cellspec.library.elman import elman
 from ...cellspec.library.gru import gru
 from ...cellspec.library.irnn import irnn
 from ...cellspec.library.lstm import lstm
-from ..call.call import Choice
 from ..call.forms import TORCH, TORCH_GRU, Form
+from ..call.layer_call import Choice
 from ..call.settings import Settings
 
 

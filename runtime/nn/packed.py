@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ..call.call import Tensors
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..call.stack import Tensors
 from ..run.known_calls import Kind
 from ..run.ready import Ready, run_ready
 from ..run.route import direct_call

@@ -11,10 +11,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.library.lstm import lstm
+from ..call.call import Tensors
 from ..call.plain import is_watched
 from ..call.projection import Projection, projection_of
 from ..call.settings import Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..run.projected import whole_layer
 from ..run.projected_weights import Part, parts_of, projected

@@ -13,9 +13,9 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
+from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of

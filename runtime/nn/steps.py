@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
+from ..call.call import Tensors
 from ..call.settings import Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..run.leaf import as_leaf
 from ..run.ready import run_ready

@@ -14,18 +14,18 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
 from ...codegen.shape import Reverse
-from ..call.call import Call
+from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.tensors import Gradients, Saved
 from .gemms import products_of, states_before, sums_over_time
 
 
-def of_samples(call: Call, samples: int, saved: Saved, found: Gradients) -> Gradients:
+def of_samples(layer_call: LayerCall, samples: int, saved: Saved, found: Gradients) -> Gradients:
     """Return gradients with d_R, d_b and d_R_diag of each sample, on a first axis.
 
     `found` are those of all rows. Params keep the sum of all samples: no tensor has its parts.
     """
-    cell, reverse = call.cell, call.choice.reverse
+    cell, reverse = layer_call.cell, layer_call.choice.reverse
     sizes = len(saved.initial_states[0]) // samples, samples
     states, firsts = list(saved.states), list(saved.initial_states)
     if saved.masks is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
-from ..call.stack import Stack
+from ..call.call import Call
 from .replays import Replays, generation
 
 _MOST_SAVED = 8  # ways in which saved tensors of one call may be the same
@@ -28,7 +28,7 @@ class Entry:
 
     def __init__(
         self,
-        call: Stack,
+        call: Call,
         forgets_x: bool = False,
         options: Hashable = None,
         replays: Replays | None = None,

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..call.call import Choice
+from ..call.call import Tensors
+from ..call.layer_call import Choice
 from ..call.layers import LayerWeights
 from ..call.settings import Asked, Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..targets.registry import target_of
 

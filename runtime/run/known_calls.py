@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from ..call.call import Tensors
 from ..call.named import Named
 from ..call.ragged import Ragged
-from ..call.stack import Tensors
 from ..check.masks import check_lengths
 from ..program.seen import Seen
-from ..targets.stack import target_for
+from ..targets.layers import target_for
 from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
-from ..call.call import Choice
+from ..call.call import Tensors
 from ..call.forms import OWN, flat_weights
+from ..call.layer_call import Choice
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
 from ..call.plain import is_mapped
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..call.text import (
     CallText,
@@ -192,5 +192,5 @@ def _joins(
         return False
     like: Any = torch.empty(0, dtype=dtype, device=device)
     tf32 = target.rounds(dtype, precision)
-    stack = CallText(settings, keep, Asked(), ()).stack(device.type, tf32)
-    return target.joins(stack.calls[0], like, batch, settings.heads, settings.dim)
+    call = CallText(settings, keep, Asked(), ()).call(device.type, tf32)
+    return target.joins(call.directions[0], like, batch, settings.heads, settings.dim)

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from ..call.call import Tensors
 from ..call.projection import Projection
 from ..call.settings import OUTPUT, Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from .projected_direction import Direction
 from .projected_weights import Part, parts_of, projected

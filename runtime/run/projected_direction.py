@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..call.call import Choice
+from ..call.call import Tensors
+from ..call.layer_call import Choice
 from ..call.masks import FIRST, HOLD, RESTART, Masks, with_reset_values
 from ..call.projection import Projection
 from ..call.ragged import Ragged, as_of_one_layer, by_heads
 from ..call.settings import Asked, Settings, one_direction
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..targets.registry import target_of
 from .projected_weights import Part, projected

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..call.call import fill_of
+from ..call.call import Tensors
+from ..call.layer_call import fill_of
 from ..call.plain import any_function_mode
-from ..call.settings import Asked, Settings, stack_of
-from ..call.stack import Tensors
+from ..call.settings import Asked, Settings, call_of
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
@@ -22,8 +22,8 @@ from ..grad.spans import profiled
 from ..process.turns import short_turns
 from ..program.replays import replayed
 from ..program.seen import Entry, Seen
+from ..targets.layers import target_for
 from ..targets.registry import TARGETS
-from ..targets.stack import target_for
 
 
 class Ready(NamedTuple):
@@ -52,12 +52,12 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         asked = asked._replace(single=True)
     tf32 = target.rounds(x.dtype, settings.choice.precision)
     target.begin(x.dtype, x.device.index)
-    stack = stack_of(settings, name, keep, tf32, asked)
+    call = call_of(settings, name, keep, tf32, asked)
     if settings.may_join:
-        batch = x.shape[0] if asked.single else sizes_of(stack, x, ragged)[1]
-        if target.joins(stack.calls[0], x, batch, settings.heads, settings.dim):
-            stack = stack_of(settings, name, keep, tf32, asked._replace(joint=True))
-    return Ready(Entry(stack, forgets_wx(stack)), tensors, tensors.flat())
+        batch = x.shape[0] if asked.single else sizes_of(call, x, ragged)[1]
+        if target.joins(call.directions[0], x, batch, settings.heads, settings.dim):
+            call = call_of(settings, name, keep, tf32, asked._replace(joint=True))
+    return Ready(Entry(call, forgets_wx(call)), tensors, tensors.flat())
 
 
 def may_be_known() -> bool:
@@ -82,8 +82,8 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
     if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
         return
     given = [tensor for tensor in ready.flat if tensor is not None]
-    stack = ready.entry.call
-    replays = target_for(stack).replays(stack)
+    call = ready.entry.call
+    replays = target_for(call).replays(call)
     calls.remember(key, given, ready.entry, replays, options)
 
 
@@ -98,13 +98,13 @@ def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
 def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
     """Return the states of the last layer at all steps, and all states after the last one."""
     entry, tensors, flat = ready
-    stack = entry.call
+    call = entry.call
     with short_turns(tensors.x.device):
-        if stack.calls[0].for_backward:
+        if call.directions[0].for_backward:
             found = list(run_node(entry, *flat))
         else:
-            run = partial(inference_of, stack, tensors)
-            with profiled("rnnc::step" if stack.single else "rnnc::scan"):
+            run = partial(inference_of, call, tensors)
+            with profiled("rnnc::step" if call.single else "rnnc::scan"):
                 found = replayed(entry.replays, "inference", flat, run, alike=True)
-    count = stack.sequences
+    count = call.sequences
     return found[:count], tuple(found[count:])

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..call.call import Choice
+from ..call.call import Tensors
+from ..call.layer_call import Choice
 from ..call.marks import outside_of_graphs
 from ..call.settings import Asked, Settings
-from ..call.stack import Tensors
 from ..call.tensors import ScanInputs, States
 from ..check.scan import check_scan
 from ..targets.reference import scan_reference

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ..call.call import Tensors
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
-from ..call.stack import Tensors
 from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..errors import CompileError, NoCompilerError, TensorError

@@ -17,7 +17,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Precision, Save
-from ..call.call import Choice
+from ..call.layer_call import Choice
 from ..call.places import Places, places_of
 from ..call.plain import values_visible
 from ..call.tensors import States

@@ -13,12 +13,12 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..call.call import Choice
+from ..call.call import Call, Tensors
+from ..call.layer_call import Choice
 from ..call.options import check_choice
 from ..call.places import Places
 from ..call.ragged import Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
-from ..call.stack import Stack, Tensors
 from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths, check_masks
 from ..check.module import check_flag
@@ -27,7 +27,7 @@ from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen
 from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, run_ready
 from ..run.route import run_call
-from ..targets.stack import target_for
+from ..targets.layers import target_for
 
 
 def scan(
@@ -196,12 +196,12 @@ def _known(cell: CellSpec, backend: str, choice: Choice, given: Given) -> Ready 
 def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
     """Remember a call that passed all checks, and became `ready`."""
     if _CALLS.again(key):
-        stack = ready.entry.call
-        remember_ready(_CALLS, key, wx, ready, _rounds(stack, wx, stack.calls[0].choice))
+        call = ready.entry.call
+        remember_ready(_CALLS, key, wx, ready, _rounds(call, wx, call.directions[0].choice))
 
 
-def _rounds(stack: Stack, wx: Tensor, choice: Choice) -> bool:
-    return target_for(stack).rounds(wx.dtype, choice.precision)
+def _rounds(call: Call, wx: Tensor, choice: Choice) -> bool:
+    return target_for(call).rounds(wx.dtype, choice.precision)
 
 
 def _key(cell: CellSpec, backend: str, choice: Choice, tensors: Tensors) -> Hashable:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
-from ..call.call import Call, Choice
+from ..call.call import Call
 from ..call.input_backward import InputBackward
+from ..call.layer_call import Choice, LayerCall
 from ..call.layers import LayersCall, LayersRead
 from ..call.made_masks import MadeMasks
 from ..call.ragged import Ragged
-from ..call.stack import Stack
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.replays import Replays
@@ -100,16 +100,17 @@ class Target(ABC):
         """Return whether a backward computes the gates again, from wx and b."""
 
     @abstractmethod
-    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+    def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call; `donated` says that nobody reads wx again.
 
-        If `call.choice.reverse`, it runs from the last step to the first, on tensors in order.
+        If its choice has `reverse`, it runs from the last step to the first, on tensors in order.
         """
 
     @abstractmethod
     def backward(
-        self, call: Call, saved: Saved, d_states: SomeTensors, d_last: SomeTensors, donated: bool
-    ) -> Gradients:
+        self, layer_call: LayerCall, saved: Saved,
+        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
+    ) -> Gradients:  # fmt: skip
         """Run the backward of a call."""
 
     def begin(self, dtype: torch.dtype, index: int | None) -> None:  # noqa: B027
@@ -120,7 +121,7 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self, call: Stack) -> Replays | None:
+    def replays(self, call: Call) -> Replays | None:
         """Return what records calls and replays them; None if they are computed each time."""
         return None
 
@@ -174,13 +175,13 @@ class Target(ABC):
         """
         return ONE_LANE
 
-    def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
+    def joins(self, layer_call: LayerCall, like: Tensor, batch: int, heads: int, dim: int) -> bool:
         """Return whether one call of both directions is better than a call of each.
 
         Such calls have `reverse="half"`: the second half of the heads runs in reversed time.
 
         Args:
-            call: of the direction that runs forwards.
+            layer_call: of the direction that runs forwards.
             like: gives dtype and device.
             batch: rows.
             heads: of one direction.
@@ -188,29 +189,29 @@ class Target(ABC):
         """
         return False
 
-    def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
+    def takes_features(self, layer_call: LayerCall, x: Tensor, weight: Tensor) -> bool:
         """Return whether kernels should multiply the input by its weights, where no backward is.
 
         Args:
-            call: the call.
+            layer_call: of one direction of time.
             x: (T, B, input).
             weight: (Gx, N, D, input).
         """
         return False
 
     def forward_of_features(
-        self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs
+        self, layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
     ) -> Forward:
         """Run the forward of a call that `takes_features`; the wx of its tensors has no gates."""
         raise NotImplementedError(f"{type(self).__name__}.forward_of_features")
 
     def sequence(
-        self, stack: Stack, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
+        self, call: Call, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
     ) -> tuple[Tensor, States] | None:
         """Run all layers over all steps by one call, where no backward follows.
 
         Args:
-            stack: the call.
+            call: the call.
             x: (T, B, input).
             states: before the first step, (layers * directions, B, hidden) each, or none.
             parameters: of the module.
@@ -267,25 +268,27 @@ class Target(ABC):
         """Return what replays each run on torch's current stream; None if nothing is captured."""
         return None
 
-    def asked_ahead(self, call: Call, stack: Stack, batch: int, like: Tensor) -> Asked | None:
+    def asked_ahead(
+        self, layer_call: LayerCall, call: Call, batch: int, like: Tensor
+    ) -> Asked | None:
         """Return what the plan of a call is for; None on a target without plans.
 
         Args:
-            call: of one direction of time.
-            stack: of all layers.
+            layer_call: of one direction of time.
+            call: of all layers.
             batch: rows.
             like: gives dtype and device of the call.
         """
         return None
 
     def load_ahead(  # noqa: B027
-        self, call: Call, stack: Stack, steps: int, batch: int, like: Tensor
+        self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
     ) -> None:
         """Compile and load the kernels of a call that has not been made.
 
         Args:
-            call: of one direction of time.
-            stack: of all layers.
+            layer_call: of one direction of time.
+            call: of all layers.
             steps: T.
             batch: rows.
             like: gives dtype and device of the call.

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..call.call import Call
 from ..call.ragged import RaggedKind
-from ..call.settings import Asked, stack_of
-from ..call.stack import Stack
+from ..call.settings import Asked, call_of
 from ..errors import CompileError
-from ..grad.layers.joint import joint_stack
+from ..grad.layers.joint import joint_call
 from ..run.route import resolve_backend
+from ..targets.layers import target_for
 from ..targets.registry import TARGETS, target_name
-from ..targets.stack import target_for
-from .layers import LayerCall
+from .layers import ModuleCall
 
 
-def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
-    """Return the stack that a call runs; None if no kernels do."""
-    settings, device = call.settings, call.device
+def call_of_kernels(noted: ModuleCall, backward: bool) -> Call | None:
+    """Return the call that kernels run for a noted one; None if none do."""
+    settings, device = noted.settings, noted.device
     name = resolve_backend(settings.backend, device.type, device.index)
     if name == "reference":
         return None
     target = TARGETS[name]
-    computed, _ = target.dtypes_of(call.dtype)
+    computed, _ = target.dtypes_of(noted.dtype)
     if computed not in target.dtypes:
         return None
-    kind = RaggedKind(True, False, 0) if call.masked else None
+    kind = RaggedKind(True, False, 0) if noted.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
     asked, settings = Asked(kind), settings._replace(dropout=0.0)
-    stack = stack_of(settings, name, backward, tf32, asked)
-    sizes = call.batch, settings.heads, settings.dim
-    may_join = settings.may_join and not call.apart
-    if may_join and target.joins(stack.calls[0], call.like(target), *sizes):
-        return joint_stack(stack_of(settings, name, backward, tf32, asked._replace(joint=True)))
-    return stack
+    call = call_of(settings, name, backward, tf32, asked)
+    sizes = noted.batch, settings.heads, settings.dim
+    may_join = settings.may_join and not noted.apart
+    if may_join and target.joins(call.directions[0], noted.like(target), *sizes):
+        return joint_call(call_of(settings, name, backward, tf32, asked._replace(joint=True)))
+    return call
 
 
-def why_none(call: LayerCall) -> str | None:
+def why_none(noted: ModuleCall) -> str | None:
     """Return the reason why a call that leaves the choice to rnnc gets no kernels, if any."""
-    settings, device = call.settings, call.device
+    settings, device = noted.settings, noted.device
     if settings.backend != "auto":
         return None
     name = target_name(device.type)
@@ -51,29 +51,29 @@ def why_none(call: LayerCall) -> str | None:
     return None
 
 
-def load_kernels(call: LayerCall, stack: Stack) -> None:
+def load_kernels(noted: ModuleCall, call: Call) -> None:
     """Compile the kernels of a call, or find them compiled, and load them."""
-    target = target_for(stack)
-    like = call.like(target)
-    for each in stack.calls:
-        target.load_ahead(each, stack, call.steps, call.batch, like)
+    target = target_for(call)
+    like = noted.like(target)
+    for each in call.directions:
+        target.load_ahead(each, call, noted.steps, noted.batch, like)
 
 
-def described(call: LayerCall) -> str:
+def described(noted: ModuleCall) -> str:
     """Return a call in one line."""
-    settings = call.settings
-    size = f"{settings.cell.name}, {settings.heads} x {settings.dim}, batch {call.batch}"
+    settings = noted.settings
+    size = f"{settings.cell.name}, {settings.heads} x {settings.dim}, batch {noted.batch}"
     both = ", both directions" if settings.both else ""
-    masked = ", with lengths or resets" if call.masked else ""
-    dtype = str(call.dtype).removeprefix("torch.")
-    return f"{size}, {dtype} on {call.device.type}{both}{masked}"
+    masked = ", with lengths or resets" if noted.masked else ""
+    dtype = str(noted.dtype).removeprefix("torch.")
+    return f"{size}, {dtype} on {noted.device.type}{both}{masked}"
 
 
-def without_repeats(calls: list[LayerCall]) -> Iterator[LayerCall]:
+def without_repeats(calls: list[ModuleCall]) -> Iterator[ModuleCall]:
     """Yield each kind of call once, in the order of their first occurrence."""
     seen = set()
-    for call in calls:
-        key = described(call), call.settings.layers, call.settings.choice, call.steps
+    for noted in calls:
+        key = described(noted), noted.settings.layers, noted.settings.choice, noted.steps
         if key not in seen:
             seen.add(key)
-            yield call
+            yield noted

@@ -26,7 +26,7 @@ _ROWS = "lengths", "reset", "reset_to"
 
 
 @dataclass(frozen=True)
-class LayerCall:
+class ModuleCall:
     """Call of a module over time, with this rank's heads if they are spread over ranks.
 
     Attributes:
@@ -53,7 +53,7 @@ def calls_of(
     inputs: Sequence[Any],
     options: Mapping[str, Any],
     dtype: torch.dtype | None,
-) -> list[LayerCall]:
+) -> list[ModuleCall]:
     """Return the calls of all recurrent layers in a forward of a model, or of one layer.
 
     Inputs, also those by name, are shapes, or tensors of any device. `dtype` is that of the weights
@@ -68,7 +68,7 @@ def calls_of(
     if not layers:
         write = "rnnc.convert(model), or a model with rnnc.RNN or a module of rnnc.nn"
         raise TensorError("module", "a module without recurrent layers", "one with some", write)
-    found: list[LayerCall] = []
+    found: list[ModuleCall] = []
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         first = next(module.parameters(), None)
         given = [_fake(mode, f"inputs[{i}]", each, first) for i, each in enumerate(inputs)]
@@ -129,7 +129,7 @@ def _fake(mode: FakeTensorMode, name: str, given: Any, like: Tensor | None) -> A
 
 @contextmanager
 def _stubs(
-    layers: Sequence[nn.Module], found: list[LayerCall], dtype: torch.dtype | None
+    layers: Sequence[nn.Module], found: list[ModuleCall], dtype: torch.dtype | None
 ) -> Iterator[None]:
     """Let recurrent layers note their calls, and compute nothing."""
     for layer in layers:
@@ -144,7 +144,7 @@ def _stubs(
 class _Stub:
     """Replacement of a layer's forward that adds its calls to `found`."""
 
-    def __init__(self, layer: Any, found: list[LayerCall], dtype: torch.dtype | None) -> None:
+    def __init__(self, layer: Any, found: list[ModuleCall], dtype: torch.dtype | None) -> None:
         self._layer, self._found, self._dtype = layer, found, dtype
 
     def __call__(self, x: Any = None, states: Any = None, **more: Any) -> Any:
@@ -166,7 +166,7 @@ class _Stub:
         if settings is not None:
             apart = getattr(layer, "directions_apart", False)
             call = steps, batch, computed, weight.device, masked, apart
-            self._found.append(LayerCall(settings, *map(_plain, call)))
+            self._found.append(ModuleCall(settings, *map(_plain, call)))
         return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
 
     def _results(self, x: Tensor, batch: int, single: bool, every: bool) -> Any:

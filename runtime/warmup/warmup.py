@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..call.stack import Stack
+from ..call.call import Call
 from ..process.caller import warn
 from ..store.tuned import Asked
-from ..targets.stack import target_for
-from .kernels import described, load_kernels, stack_of_call, why_none, without_repeats
-from .layers import LayerCall, calls_of
+from ..targets.layers import target_for
+from .kernels import call_of_kernels, described, load_kernels, why_none, without_repeats
+from .layers import ModuleCall, calls_of
 from .plans import take_over_plans
 
 
@@ -63,28 +63,28 @@ def warmup(
         ['gru, 1 x 8, batch 16, float32 on cpu']
     """
     calls = list(without_repeats(calls_of(module, inputs, options, dtype)))
-    reasons = [why_none(call) for call in calls]
+    reasons = [why_none(noted) for noted in calls]
     for reason in dict.fromkeys(filter(None, reasons)):
         lacking = zip(calls, reasons, strict=True)
-        which = "; ".join(described(call) for call, why in lacking if why == reason)
+        which = "; ".join(described(noted) for noted, why in lacking if why == reason)
         warn(f"rnnc.warmup compiles nothing for {which}:\n{reason}")
-    served = [call for call, why in zip(calls, reasons, strict=True) if why is None]
-    found = [(call, stack_of_call(call, backward)) for call in served]
-    loaded = [(call, stack) for call, stack in found if stack is not None]
-    for call, stack in loaded:
-        load_kernels(call, stack)
+    served = [noted for noted, why in zip(calls, reasons, strict=True) if why is None]
+    found = [(noted, call_of_kernels(noted, backward)) for noted in served]
+    loaded = [(noted, call) for noted, call in found if call is not None]
+    for noted, call in loaded:
+        load_kernels(noted, call)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        asked = [each for call, stack in loaded for each in _asked(call, stack)]
+        asked = [each for noted, call in loaded for each in _asked(noted, call)]
         if take_over_plans(asked):
-            for call, stack in loaded:
-                load_kernels(call, stack)
-    return [described(call) for call, _ in loaded]
+            for noted, call in loaded:
+                load_kernels(noted, call)
+    return [described(noted) for noted, _ in loaded]
 
 
-def _asked(call: LayerCall, stack: Stack) -> list[Asked]:
+def _asked(noted: ModuleCall, call: Call) -> list[Asked]:
     """Return the requests for the plans of a call; none on a target without plans."""
-    if stack.calls[0].choice.variant != "auto":
+    if call.directions[0].choice.variant != "auto":
         return []
-    target = target_for(stack)
-    asked = target.asked_ahead(stack.calls[0], stack, call.batch, call.like(target))
+    target = target_for(call)
+    asked = target.asked_ahead(call.directions[0], call, noted.batch, noted.like(target))
     return [] if asked is None else [asked]

@@ -12,7 +12,7 @@ import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.choose import choose_plan
 

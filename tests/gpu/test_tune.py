@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, Shape
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.tune import tune

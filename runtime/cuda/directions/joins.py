@@ -8,22 +8,22 @@ import torch
 
 from ....codegen.cuda.directions import joined
 from ....codegen.shape import PlanError
-from ...call.call import Call
+from ...call.layer_call import LayerCall
 from ...store.planned import planned
 from ..choose import asked_for
 
 
 @lru_cache(maxsize=2048)
-def joins(call: Call, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int) -> bool:
+def joins(
+    layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+) -> bool:
     """Return True if one call of both directions, of twice the heads, is better."""
+    cell, choice, tf32 = layer_call.cell, layer_call.choice, layer_call.tf32
     try:
         one, both = (
-            planned(
-                asked_for(call.cell, count, dim, batch, dtype, device, call.choice, call.tf32),
-                call.choice.variant,
-            )
+            planned(asked_for(cell, count, dim, batch, dtype, device, choice, tf32), choice.variant)
             for count in (heads, 2 * heads)
         )
     except PlanError:
         return False
-    return joined(one, both, call.choice.fill)
+    return joined(one, both, choice.fill)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...call.step_call import StepBackward
 from ...call.tensors import SomeTensors
-from ...targets.stack import target_for
+from ...targets.layers import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .backward_layers import BackwardLayers
@@ -21,15 +21,15 @@ from .tiled_layers import TiledLayers
 
 def backward_step(backward: StepBackward) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    (stack, x, states, weights), stepped, gradients, needs = backward
-    if stack.heads > 1:
-        weights = weights_by_gate(stack, weights)
-    sizes = (*x.shape[-2:], stack.heads, stack.dim)
-    ready = step_ready(stack.calls[0], *sizes, x.dtype, x.device.index)
+    (call, x, states, weights), stepped, gradients, needs = backward
+    if call.heads > 1:
+        weights = weights_by_gate(call, weights)
+    sizes = (*x.shape[-2:], call.heads, call.dim)
+    ready = step_ready(call.directions[0], *sizes, x.dtype, x.device.index)
     if not ready.batch:
         return _zeros([x, *states, *weights], needs)
-    given, shape = len(states), (stack.layers, ready.batch, stack.heads * stack.dim)
-    first = states or target_for(stack).initial_states(x, stack.initial_values, shape)
+    given, shape = len(states), (call.layers, ready.batch, call.heads * call.dim)
+    first = states or target_for(call).initial_states(x, call.initial_values, shape)
     tiled = ready.backward_plan.gradient_tile is not None
     d_states: list[Tensor] = []
     if any(needs[1 : 1 + given]):
@@ -41,10 +41,10 @@ def backward_step(backward: StepBackward) -> list[Tensor | None]:
         if tiled:
             layers = TiledLayers(*read)
         else:
-            layers = ProductLayers(gemm_of(ready.device, ready.dtype, ready.call.tf32), *read)
+            layers = ProductLayers(gemm_of(ready.device, ready.dtype, ready.layer_call.tf32), *read)
         d_weights: list[Tensor | None] = []
-        count = len(weights) // stack.layers
-        for layer in range(stack.layers - 1, -1, -1):
+        count = len(weights) // call.layers
+        for layer in range(call.layers - 1, -1, -1):
             start = 1 + given + layer * count
             d_weights[:0] = layers.run(layer, layer > 0 or needs[0], needs[start : start + count])
     d_x = None if layers.d_output is None else layers.d_output.view(x.shape)

@@ -11,7 +11,7 @@ import torch
 
 from ...call.step_call import StepCall
 from ...call.tensors import Stepped
-from ...targets.stack import target_for
+from ...targets.layers import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .products import Products
@@ -24,22 +24,22 @@ def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
 
     `to` has tensors without gaps for the results, other than the states; None for new ones.
     """
-    stack, x, states, weights = step
-    if stack.heads > 1:
-        weights = weights_by_gate(stack, weights)
-    call, device = stack.calls[0], x.device
+    call, x, states, weights = step
+    if call.heads > 1:
+        weights = weights_by_gate(call, weights)
+    layer_call, device = call.directions[0], x.device
     *_, batch, size = x.shape
-    hidden = stack.heads * stack.dim
-    ready = step_ready(call, batch, size, stack.heads, stack.dim, x.dtype, device.index)
+    hidden = call.heads * call.dim
+    ready = step_ready(layer_call, batch, size, call.heads, call.dim, x.dtype, device.index)
     if not states:
-        shape = (stack.layers, batch, hidden)
-        states = target_for(stack).initial_states(x, stack.initial_values, shape)
+        shape = (call.layers, batch, hidden)
+        states = target_for(call).initial_states(x, call.initial_values, shape)
     kept, (source, *places) = packed_places((x, *states, *weights))
     before, own = places[: len(states)], places[len(states) :]
     if to is None:
         saved = None
-        if call.for_backward:
-            item = (stack.layers, batch, stack.heads, stack.dim, ready.counts.saved)
+        if layer_call.for_backward:
+            item = (call.layers, batch, call.heads, call.dim, ready.counts.saved)
             saved = x.new_empty(item)
         last = tuple([torch.empty_like(state) for state in kept[1 : 1 + len(states)]])
         to = Stepped(x.new_empty(*x.shape[:-1], hidden), last, saved)
@@ -60,7 +60,7 @@ class Places(NamedTuple):
 
 
 def _run_with_products(ready: StepReady, places: Places, to: Stepped) -> None:
-    counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.call.tf32)
+    counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.layer_call.tf32)
     # In a graph, products of states before the step wait for nothing: they run beside the others.
     beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
     parts = counts.inputs + ready.pairs * (to.last[0].shape[0] if beside else 1)

@@ -11,7 +11,7 @@ import torch
 
 from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
-from ...call.call import Call
+from ...call.layer_call import LayerCall
 from ...store.facts import Counts, facts_of
 from ...store.planned import planned
 from ..choose import asked_for
@@ -47,7 +47,7 @@ class StepReady:
         only_tiled: fields of a backward that are only for kernels that multiply.
     """
 
-    call: Call
+    layer_call: LayerCall
     batch: int
     size: int
     heads: int
@@ -77,7 +77,7 @@ class StepReady:
 
     def _launcher(self, plan: StepPlan) -> StepLauncher:
         sizes = CallSizes(self.batch, self.heads, self.dim)
-        return cast(StepLauncher, launcher_of(self.call.cell, plan, sizes, self.device))
+        return cast(StepLauncher, launcher_of(self.layer_call.cell, plan, sizes, self.device))
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
         """Return the blocks of the gradients of weights, for the features of the layer's input.
@@ -101,35 +101,34 @@ class StepReady:
 
 @lru_cache(maxsize=1024)
 def step_ready(
-    call: Call, batch: int, size: int, heads: int, dim: int, dtype: torch.dtype, device: int
+    layer_call: LayerCall,
+    batch: int,
+    size: int,
+    heads: int,
+    dim: int,
+    dtype: torch.dtype,
+    device: int,
 ) -> StepReady:
     """Prepare single steps of one size. The first of them compiles and loads their kernels."""
     check_counts(1, batch, heads)
-    layout = layout_of(call.cell)
+    cell, choice = layer_call.cell, layer_call.choice
+    counts, layout = facts_of(cell).counts, layout_of(cell)
     sources = [state.number for state in layout.dense_sources.values]
-    gates = [gate.number for gate in layout.dense_gates.values]
     products, first = [], 0
     for state, same in groupby(sources):
         count = len(list(same))
         products.append(Recurrent(first, count, state))
         first += count
-    counts = facts_of(call.cell).counts
-    biases = counts.biases
+    biases, gates = counts.biases, [gate.number for gate in layout.dense_gates.values]
     summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
-    asked = asked_for(call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
+    asked = asked_for(cell, heads, dim, batch, dtype, device, choice, layer_call.tf32)
     plan = planned(replace(asked, features=size), "step")
+    own = layer_call, batch, size, heads, dim, dtype
+    found = device, counts, tuple(products), len(sources)
     return StepReady(
-        call,
-        batch,
-        size,
-        heads,
-        dim,
-        dtype,
+        *own,
         torch.float64 if dtype == torch.float64 else torch.float32,
-        device,
-        counts,
-        tuple(products),
-        len(sources),
+        *found,
         tuple([state.number for state in layout.sources.values]),
         one_gradient=gates == list(range(counts.inputs)),
         summed_inputs=summed and len(biases) <= counts.inputs,

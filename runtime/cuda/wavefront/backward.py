@@ -53,10 +53,10 @@ class Backward:
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""
-        call, ready, several = self.asked.call, self.alone, len(group) > 1
+        layer_call, ready, several = self.asked.layer_call, self.alone, len(group) > 1
         if several:
             assert self.schedule.plan is not None
-            ready = prepare(call.cell, self.schedule.plan, ready.sizes, ready.device)
+            ready = prepare(layer_call.cell, self.schedule.plan, ready.sizes, ready.device)
         launches: list[LaterLaunch] = []
         parts: list[tuple[kernels.BackwardParts, Tensor]] = []
         products: list[Between] = []
@@ -71,7 +71,7 @@ class Backward:
                 saved,
                 d_states,
                 d_last,
-                multiplier=multiplier(like.dtype, call.tf32),
+                multiplier=multiplier(like.dtype, layer_call.tf32),
                 donated=self.reads.donated,
                 run=launches[-1] if several else None,
             )
@@ -114,5 +114,5 @@ class Backward:
             forward=False,
             mask=masks[layer - 1] if masks else None,
             scale=asked.scale,
-            tf32=asked.call.tf32,
+            tf32=asked.layer_call.tf32,
         )

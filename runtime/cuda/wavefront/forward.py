@@ -45,10 +45,10 @@ class _Forward:
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""
-        asked, call, ready, several = self.asked, self.asked.call, self.alone, len(group) > 1
+        asked, ready, several = self.asked, self.alone, len(group) > 1
         if several:
             assert self.schedule.plan is not None
-            ready = prepare(call.cell, self.schedule.plan, ready.sizes, ready.device)
+            ready = prepare(asked.layer_call.cell, self.schedule.plan, ready.sizes, ready.device)
         launches: list[LaterLaunch] = []
         products: list[Between] = []
         for layer in group:
@@ -59,8 +59,8 @@ class _Forward:
                 kernels.forward(
                     ready,
                     inputs,
-                    for_backward=call.for_backward,
-                    stored=call.stored,
+                    for_backward=asked.layer_call.for_backward,
+                    stored=asked.layer_call.stored,
                     donated=True,
                     run=launches[-1] if several else None,
                 )
@@ -93,5 +93,5 @@ class _Forward:
             forward=True,
             mask=mask,
             scale=asked.scale,
-            tf32=asked.call.tf32,
+            tf32=asked.layer_call.tf32,
         )

@@ -18,7 +18,7 @@ from ..ready import ready_for
 from ..step_down import check_counts
 from .backward import Backward
 from .forward import run_forward
-from .schedule import Question, Schedule, StackSizes, schedule_of
+from .schedule import LayersSizes, Question, Schedule, schedule_of
 
 
 def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Tensor]] | None:
@@ -31,8 +31,8 @@ def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Te
         return None
     batch = x.shape[1]
     sizes = batch, asked.heads, asked.dim
-    alone = ready_for(asked.call, "forward", *sizes, x.dtype, x.device.index, False)
-    wx = project_at(x, asked.input_weight(0), asked.call.tf32)
+    alone = ready_for(asked.layer_call, "forward", *sizes, x.dtype, x.device.index, False)
+    wx = project_at(x, asked.input_weight(0), asked.layer_call.tf32)
     return run_forward(asked, schedule, alone, wx)
 
 
@@ -49,7 +49,7 @@ def backward_layers(
         return False
     batch = x.shape[1]
     sizes = batch, asked.heads, asked.dim
-    alone = ready_for(asked.call, "backward", *sizes, x.dtype, x.device.index, False)
+    alone = ready_for(asked.layer_call, "backward", *sizes, x.dtype, x.device.index, False)
     Backward(asked, schedule, alone, reads, finish).run_all()
     return True
 
@@ -60,11 +60,9 @@ def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape
     check_counts(steps, batch, asked.heads)
-    sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
+    sizes = LayersSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
     above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
     alignment = aligned(reduce(or_, above, 0))
-    device = x.device
-    with on_device(device):
-        return schedule_of(
-            Question(asked.call, direction, sizes, x.dtype, device.index, asked.order, alignment)
-        )
+    kind = x.dtype, x.device.index, asked.order, alignment
+    with on_device(x.device):
+        return schedule_of(Question(asked.layer_call, direction, sizes, *kind))

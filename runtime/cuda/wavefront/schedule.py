@@ -29,7 +29,7 @@ from ....codegen.cuda.wavefront.groups import (
 )
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
-from ...call.call import Call, Order
+from ...call.layer_call import LayerCall, Order
 from ...call.layers import wavefront_error
 from ...errors import NoCudaError
 from ..choose import choose_plan
@@ -54,7 +54,7 @@ _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
 
 
-class StackSizes(NamedTuple):
+class LayersSizes(NamedTuple):
     """Sizes of a call of several layers: `dim` is per head, and `gates` those that take input."""
 
     layers: int
@@ -93,9 +93,9 @@ class Question(NamedTuple):
     `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
     """
 
-    call: Call
+    layer_call: LayerCall
     direction: Direction
-    sizes: StackSizes
+    sizes: LayersSizes
     dtype: torch.dtype
     device: int
     order: Order
@@ -108,7 +108,7 @@ def schedule_of(question: Question) -> Schedule:
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
     """
-    call, direction, sizes, _, _, order, _ = question
+    layer_call, direction, sizes, _, _, order, _ = question
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
         return Schedule((1,) * sizes.layers)
@@ -119,17 +119,17 @@ def schedule_of(question: Question) -> Schedule:
     if not why_not and is_capturing(question.device):
         why_not = "a call that a stream captures"
     if why_not:
-        raise wavefront_error(f"{direction} of {call.cell.name}", why_not)
+        raise wavefront_error(f"{direction} of {layer_call.cell.name}", why_not)
     return found
 
 
 @lru_cache(maxsize=512)
 def _found(question: Question) -> Schedule:
     """Return the schedule, whether or not a stream captures."""
-    call, direction, sizes, dtype, device, order, alignment = question
+    layer_call, direction, sizes, dtype, device, order, alignment = question
     layers, steps, batch, heads, dim, gates = sizes
     whole = Schedule((1,) * layers)
-    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
+    asked = (layer_call.cell, heads, dim, batch, dtype, device, layer_call.choice, layer_call.tf32)
     plan = getattr(choose_plan(*asked, direction), direction)
     chunk = chunk_steps(steps, batch)
     why_not = _why_not(plan, sizes, device)
@@ -144,10 +144,10 @@ def _found(question: Question) -> Schedule:
             return whole
     # The last chunk may have fewer steps, for whose products the library may take other kernels.
     lengths = {chunk, (steps - 1) % chunk + 1}
-    of_layers, of_call = (heads * dim, gates), (alignment, direction, dtype, call.tf32, device)
-    if not all(bounded_products(*of_layers, length * batch, *of_call) for length in lengths):
+    of_call = alignment, direction, dtype, layer_call.tf32, device
+    if not all(bounded_products(heads * dim, gates, n * batch, *of_call) for n in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
-    alone, found = wavefronts(plan, inputs, _chip(call, plan, device), chunk)
+    alone, found = wavefronts(plan, inputs, _chip(layer_call, plan, device), chunk)
     if order == "auto":
         # A partition stays for good: one is made for a wavefront that is taken.
         found = [
@@ -155,11 +155,11 @@ def _found(question: Question) -> Schedule:
             for each in found
             if plan.kind in _AUTO_KINDS
             and gains(alone, each, inputs, chunk)
-            and (call.for_backward or _buffer_bytes(sizes, each, dtype) <= _MOST_BUFFERS)
+            and (layer_call.for_backward or _buffer_bytes(sizes, each, dtype) <= _MOST_BUFFERS)
         ]
     for best in sorted(found, key=lambda each: each.nanoseconds):
         try:
-            partition = _partition(call, plan, best, sizes, device)
+            partition = _partition(layer_call, plan, best, sizes, device)
         except NoCudaError as error:
             return whole._replace(why_not=f"a driver without partitions: {error.found}")
         if partition is not None:
@@ -170,13 +170,13 @@ def _found(question: Question) -> Schedule:
     return schedule.one_by_one() if order == "sequential" else schedule
 
 
-def _buffer_bytes(sizes: StackSizes, found: Wavefront, dtype: torch.dtype) -> int:
+def _buffer_bytes(sizes: LayersSizes, found: Wavefront, dtype: torch.dtype) -> int:
     """Return the bytes of the inputs' shares of a group's layers, besides that of one layer."""
     units = sizes.steps * sizes.batch * sizes.heads * sizes.dim
     return (max(found.groups) - 1) * units * sizes.gates * dtype.itemsize
 
 
-def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
+def _why_not(plan: KernelPlan, sizes: LayersSizes, device: int) -> str:
     """Return the reason that makes a wavefront impossible, besides room; empty if there is none."""
     if not isinstance(plan, TiledPlan):
         return f"a plan of the kind {plan.kind}"
@@ -206,24 +206,24 @@ def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
     return Chip(limits.multiprocessors, each)
 
 
-def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
+def _chip(layer_call: LayerCall, plan: TiledPlan, device: int) -> Chip:
     """Return the room of a device for a layer's kernel."""
     if is_described(device):
         return _roomiest_chip(plan, device)
     with on_device(torch.device("cuda", device)):
-        kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
+        kernel = load_kernel(layer_call.cell, plan, f"rnnc_{plan.direction}", device)
         each = blocks_per_multiprocessor(kernel.function, kernel.threads, kernel.shared)
     return Chip(device_limits(device).multiprocessors, each)
 
 
 def _partition(
-    call: Call, plan: TiledPlan, found: Wavefront, sizes: StackSizes, device: int
+    layer_call: LayerCall, plan: TiledPlan, found: Wavefront, sizes: LayersSizes, device: int
 ) -> Partition | None:
     """Return the partition of a wavefront; None if the driver reports less room than estimated."""
     cluster, whole = plan.launch_shape.cluster, device_limits(device).multiprocessors
     with on_device(torch.device("cuda", device)):
         partition = partition_of(device, found.partition, cluster > PORTABLE_CLUSTER)
-        kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
+        kernel = load_kernel(layer_call.cell, plan, f"rnnc_{plan.direction}", device)
         room = partition.resident_blocks(kernel.function, kernel.threads, kernel.shared, cluster)
     blocks = max(found.groups) * layer_blocks(plan, sizes.batch, sizes.heads)
     fits = blocks <= room and whole - partition.size >= least_free(whole)

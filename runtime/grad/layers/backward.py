@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.stack import Stack
-from ...targets.stack import packed_weights, states_for, target_for
+from ...call.call import Call
+from ...targets.layers import packed_weights, states_for, target_for
 from .forward import stacked
 from .joint import (
+    joint_call,
     joint_ragged,
-    joint_stack,
     joint_states,
     joint_weights,
     split_gradients,
@@ -22,7 +22,7 @@ from .sweep import Left, Sweep
 
 
 def backward_layers(
-    stack: Stack,
+    call: Call,
     saved: Left,
     gradients: Sequence[Tensor | None],
     needs: Sequence[bool],
@@ -33,13 +33,13 @@ def backward_layers(
     Those not in `needs` may be None. `gradients` are of the results of the call, or None for zero.
     If `donated`, nobody reads what the kernels saved again: it may be overwritten.
     """
-    target, run, own, wanted = target_for(stack), stack, saved, needs
-    d_sequences, d_lasts = gradients[: stack.sequences], gradients[stack.sequences :]
-    if stack.joint:
-        run, own, d_lasts, wanted = _joint(stack, saved, d_lasts, needs)
-    elif stack.by_head:
+    target, run, own, wanted = target_for(call), call, saved, needs
+    d_sequences, d_lasts = gradients[: call.sequences], gradients[call.sequences :]
+    if call.joint:
+        run, own, d_lasts, wanted = _joint(call, saved, d_lasts, needs)
+    elif call.by_head:
         own = saved._replace(weights=packed_weights(target, saved.weights))
-    firsts = list(states_for(run, saved.results[-1][0], saved.sizes[1], own.call.states))
+    firsts = list(states_for(run, saved.results[-1][0], saved.sizes[1], own.tensors.states))
     rows = layer_rows(run, saved.sizes, saved.ragged, 0 if saved.x is None else len(saved.x))
     sweep = Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
     if run.at_once and target.at_once and not run.samples and sweep.all_layers(d_sequences[0]):
@@ -49,36 +49,36 @@ def backward_layers(
             d_x = sweep.layer(layer, d_sequences)
             d_sequences = (d_x,)
     d_states: list[Tensor | None] = []
-    if stack.takes_wx:
-        d_states += sweep.d_firsts[0] if stack.given else ()
-    elif stack.given:
+    if call.takes_wx:
+        d_states += sweep.d_firsts[0] if call.given else ()
+    elif call.given:
         with target.moves() as moves:
             each = zip(*sweep.d_firsts, strict=True)
-            d_states += [stacked(stack, d_firsts, moves) for d_firsts in each]
-    split = split_gradients if stack.joint else list
+            d_states += [stacked(call, d_firsts, moves) for d_firsts in each]
+    split = split_gradients if call.joint else list
     d_ragged = sweep.d_ragged()
-    d_states += map(split_resets, d_ragged) if stack.joint else d_ragged
+    d_states += map(split_resets, d_ragged) if call.joint else d_ragged
     d_states += sweep.d_unweighted
     return [d_x, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
 
 def _joint(
-    stack: Stack,
+    call: Call,
     saved: Left,
     d_lasts: Sequence[Tensor | None],
     needs: Sequence[bool],
-) -> tuple[Stack, Left, Sequence[Tensor | None], Sequence[bool]]:
+) -> tuple[Call, Left, Sequence[Tensor | None], Sequence[bool]]:
     """Return what the backward reads where both directions of a layer were one call.
 
     It is the call of all heads, what it left, the gradients of its last states, and which gradients
     of its inputs are wanted.
     """
-    both, call = joint_stack(stack), saved.call
-    with target_for(stack).moves() as moves:
-        states, weights = joint_states(call.states, moves), joint_weights(saved.weights, moves)
+    both, tensors = joint_call(call), saved.tensors
+    with target_for(call).moves() as moves:
+        states, weights = joint_states(tensors.states, moves), joint_weights(saved.weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
-        ragged = joint_ragged(call.ragged, moves)
-    own = saved._replace(call=call._replace(states=states, ragged=ragged), weights=weights)
+        ragged = joint_ragged(tensors.ragged, moves)
+    own = saved._replace(tensors=tensors._replace(states=states, ragged=ragged), weights=weights)
     first, count = saved.others, len(saved.weights[0].flat())
     wanted = list(needs[:first])
     for place in range(first, len(needs), 2 * count):

@@ -9,16 +9,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...call.call import Call
+from ...call.call import Call, Tensors
+from ...call.layer_call import LayerCall
 from ...call.layers import LayerWeights
 from ...call.made_masks import MadeMasks
 from ...call.masks import Masks
-from ...call.stack import Stack, Tensors
 from ...call.tensors import Forward, ScanInputs, States
+from ...targets.layers import lanes_for, packed_weights, states_for, target_for, weights_for
 from ...targets.moves import Moves
-from ...targets.stack import lanes_for, packed_weights, states_for, target_for, weights_for
 from ...targets.target import Target
-from .joint import joint_ragged, joint_stack, joint_states, joint_weights
+from .joint import joint_call, joint_ragged, joint_states, joint_weights
 from .rows import LayerRows, layer_rows, sizes_of
 
 
@@ -37,19 +37,19 @@ class Run(NamedTuple):
     made: MadeMasks | None = None
 
 
-def forward_layers(stack: Stack, call: Tensors) -> Run:
+def forward_layers(call: Call, tensors: Tensors) -> Run:
     """Run the forward of all layers, and keep what a backward reads."""
-    target, (x, states, _, ragged, unweighted, drawn) = target_for(stack), call
-    weights = weights_for(stack, call.weights)
-    run, made, (steps, batch) = stack, None, sizes_of(stack, x, ragged)
+    target, (x, states, _, ragged, unweighted, drawn) = target_for(call), tensors
+    weights = weights_for(call, tensors.weights)
+    run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
     if ragged is not None:
-        made = target.made_masks(ragged, (batch, steps), x.device, stack.reverses)
-    if stack.joint:
-        run = joint_stack(stack)
+        made = target.made_masks(ragged, (batch, steps), x.device, call.reverses)
+    if call.joint:
+        run = joint_call(call)
         with target.moves() as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
             ragged = joint_ragged(ragged, moves)
-    elif stack.by_head:
+    elif call.by_head:
         weights = packed_weights(target, weights)
     firsts = list(states_for(run, x, batch, states))
     each = () if drawn is None else drawn.unbind(0)
@@ -60,16 +60,16 @@ def forward_layers(stack: Stack, call: Tensors) -> Run:
     more = each, partial(run.masks, ragged, made), rows, unweighted
     results, masks = found or _one_by_one(run, x, weights, firsts, *more)
     sequences = joined_states(run, rows, [result.states for result in results])
-    if stack.takes_wx:
+    if call.takes_wx:
         return Run(sequences, tuple(results[0].last), results, masks, made)
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
-        last = tuple([stacked(stack, each, moves) for each in lasts])
+        last = tuple([stacked(call, each, moves) for each in lasts])
     return Run(sequences, last, results, masks, made)
 
 
 def _one_by_one(
-    stack: Stack,
+    call: Call,
     x: Tensor,
     weights: Sequence[LayerWeights],
     firsts: Sequence[Sequence[Tensor]],
@@ -79,30 +79,30 @@ def _one_by_one(
     unweighted: Sequence[Tensor],
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
-    target, directions = target_for(stack), len(stack.calls)
+    target, directions = target_for(call), len(call.directions)
     results: list[Forward] = []
     masks: list[Tensor] = []
-    for layer in range(stack.layers):
+    for layer in range(call.layers):
         if layer:
             x = rows.joined([result.states[0] for result in results[-directions:]])
         if layer and drawn:
-            x = dropped(stack, x, drawn[layer - 1])
-        elif layer and stack.dropout:
-            x, mask = torch.native_dropout(x, stack.dropout, True)
+            x = dropped(call, x, drawn[layer - 1])
+        elif layer and call.dropout:
+            x, mask = torch.native_dropout(x, call.dropout, True)
             masks.append(mask)
-        with lanes_for(stack, x, rows.sizes[0]) as lanes:
-            for direction, call in enumerate(stack.calls_of(layer)):
+        with lanes_for(call, x, rows.sizes[0]) as lanes:
+            for direction, layer_call in enumerate(call.directions_of(layer)):
                 index = layer * directions + direction
                 own = weights[index]
                 with lanes.lane(direction):
                     more = firsts[index], masks_at(index), unweighted
-                    results.append(_forward(target, call, rows, x, own, *more))
+                    results.append(_forward(target, layer_call, rows, x, own, *more))
     return results, masks
 
 
 def _forward(
     target: Target,
-    call: Call,
+    layer_call: LayerCall,
     rows: LayerRows,
     x: Tensor,
     own: LayerWeights,
@@ -112,31 +112,31 @@ def _forward(
 ) -> Forward:
     """Run one direction of a layer."""
     more = own.R, own.b, first, own.R_diag, own.params, masks, unweighted
-    if own.W is not None and target.takes_features(call, x, own.W):
+    if own.W is not None and target.takes_features(layer_call, x, own.W):
         inputs = ScanInputs(rows.project(x, None), *more)
-        return target.forward_of_features(call, x, own.W, inputs)
+        return target.forward_of_features(layer_call, x, own.W, inputs)
     wx = rows.project(x, own.W)
     # A buffer of wx that is made here becomes that of the saved gates.
-    return target.forward(call, ScanInputs(wx, *more), donated=wx is not x)
+    return target.forward(layer_call, ScanInputs(wx, *more), donated=wx is not x)
 
 
-def joined_states(run: Stack, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+def joined_states(run: Call, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Return the states of the last layer at all steps, from those of each run."""
-    uppermost = states[-len(run.calls) :]
+    uppermost = states[-len(run.directions) :]
     return [rows.joined([own[number] for own in uppermost]) for number in range(run.sequences)]
 
 
-def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
+def dropped(call: Call, features: Tensor, mask: Tensor) -> Tensor:
     """Return features, or their gradients, without those that a mask drops."""
-    kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
+    kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, call.scale)
     return kept
 
 
-def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
+def stacked(call: Call, each: Sequence[Tensor], moves: Moves) -> Tensor:
     """Return a state of all directions of all layers, (layers * directions, B, hidden).
 
-    `each` is (B, N, D) of each run, with the heads of both directions if the stack is joint.
+    `each` is (B, N, D) of each run, with the heads of both directions if the call is joint.
     """
-    batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
+    batch, hidden, own = each[0].shape[0], call.heads * call.dim, 2 if call.joint else 1
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
     return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)

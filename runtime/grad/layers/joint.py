@@ -13,22 +13,22 @@ from functools import lru_cache
 from torch import Tensor
 
 from ...call.call import Call
+from ...call.layer_call import LayerCall
 from ...call.layers import LayerWeights
 from ...call.ragged import Ragged
-from ...call.stack import Stack
 from ...targets.moves import Moves
 
 
 @lru_cache(maxsize=512)
-def joint_stack(stack: Stack) -> Stack:
+def joint_call(call: Call) -> Call:
     """Return the same layers, of two directions, as layers of one direction."""
-    calls = uppermost = (_both_ways(stack.calls[0]),)
-    if stack.uppermost != stack.calls:
-        uppermost = (_both_ways(stack.uppermost[0]),)
-    return stack._replace(calls=calls, uppermost=uppermost, heads=2 * stack.heads, joint=False)
+    first = last = (_both_ways(call.directions[0]),)
+    if call.uppermost != call.directions:
+        last = (_both_ways(call.uppermost[0]),)
+    return call._replace(directions=first, uppermost=last, heads=2 * call.heads, joint=False)
 
 
-def _both_ways(ahead: Call) -> Call:
+def _both_ways(ahead: LayerCall) -> LayerCall:
     return replace(ahead, choice=ahead.choice._replace(reverse="half"))
 
 

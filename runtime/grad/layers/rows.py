@@ -7,43 +7,43 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ...call.call import Call
 from ...call.input_backward import InputBackward
 from ...call.places import Places
 from ...call.ragged import Ragged
-from ...call.stack import Stack
+from ...targets.layers import target_for
 from ...targets.packing import Packing
-from ...targets.stack import target_for
 
 
 class WholeRows:
     """All rows of all steps: features are (T, B, …), and `sizes` T and B."""
 
-    def __init__(self, stack: Stack, sizes: tuple[int, int]) -> None:
-        self._stack, self.sizes = stack, sizes
+    def __init__(self, call: Call, sizes: tuple[int, int]) -> None:
+        self._call, self.sizes = call, sizes
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
         """Return the features of a layer, from the outputs of its directions, (T, B, N, D) each."""
         (steps, batch), (heads, dim) = self.sizes, outputs[0].shape[2:]
         if len(outputs) == 1:
             return outputs[0].view(steps, batch, heads * dim)
-        return torch.cat(list(outputs), 2).view(steps, batch, self._stack.features)
+        return torch.cat(list(outputs), 2).view(steps, batch, self._call.features)
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
         """Return the inverse of `joined`, for gradients; None for zero."""
-        stack, directions = self._stack, len(self._stack.calls)
+        call, directions = self._call, len(self._call.directions)
         if features is None:
             return [None] * directions
-        return features.view(*self.sizes, directions, stack.heads, stack.dim).unbind(2)
+        return features.view(*self.sizes, directions, call.heads, call.dim).unbind(2)
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return the input's contribution to the gates, in the layout of the input's device.
 
         `weight` is (Gx, N, D, input); None of a cell that takes no input.
         """
-        stack = self._stack
+        call = self._call
         if weight is None:  # it still runs for as many steps
-            return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
-        return target_for(stack).project_at(x, weight, stack.tf32)
+            return x.new_empty(x.shape[1], x.shape[0], call.heads, call.dim, 0)
+        return target_for(call).project_at(x, weight, call.tf32)
 
     def read(self, d_wx: Tensor) -> Tensor:
         """Return `d_wx` of a backward as `project_gradients` reads it."""
@@ -62,16 +62,16 @@ class WholeRows:
         `d_wx` is what `read` gave. The gradient of x is added to `d_x` in place; None for a new
         tensor.
         """
-        stack = self._stack
-        backward = InputBackward(d_wx, x, weight, wanted, stack.tf32, d_x, stack.by_head)
-        return target_for(stack).project_gradients(backward)
+        call = self._call
+        backward = InputBackward(d_wx, x, weight, wanted, call.tf32, d_x, call.by_head)
+        return target_for(call).project_gradients(backward)
 
 
 class PackedRows:
     """Rows that run, one after the other: features are (total, …). Products read no others."""
 
-    def __init__(self, stack: Stack, packing: Packing) -> None:
-        self._whole, self._packing = WholeRows(stack, packing.sizes), packing
+    def __init__(self, call: Call, packing: Packing) -> None:
+        self._whole, self._packing = WholeRows(call, packing.sizes), packing
         self.sizes = packing.sizes
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
@@ -129,9 +129,9 @@ class GivenRows(WholeRows):
 class GivenPackedRows(GivenRows):
     """Packed rows of a call that takes wx: its features are wx, (total, N, D, Gx), and states."""
 
-    def __init__(self, stack: Stack, places: Places) -> None:
+    def __init__(self, call: Call, places: Places) -> None:
         steps, batch = places.padded.shape
-        super().__init__(stack, (steps, batch))
+        super().__init__(call, (steps, batch))
         self._places = places
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
@@ -168,24 +168,22 @@ def _packed(wx: Tensor, pack: Callable[[Tensor], Tensor]) -> Tensor:
 LayerRows = WholeRows | PackedRows
 
 
-def sizes_of(stack: Stack, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
+def sizes_of(call: Call, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
     """Return T and B of a call on x."""
     if ragged is not None and ragged.places is not None:
         steps, batch = ragged.places.padded.shape
         return steps, batch
     if ragged is not None and ragged.starts is not None and ragged.lengths is not None:
         return len(ragged.starts) - 1, len(ragged.lengths)
-    return (x.shape[1], x.shape[0]) if stack.takes_wx else (x.shape[0], x.shape[1])
+    return (x.shape[1], x.shape[0]) if call.takes_wx else (x.shape[0], x.shape[1])
 
 
-def layer_rows(
-    stack: Stack, sizes: tuple[int, int], ragged: Ragged | None, total: int
-) -> LayerRows:
+def layer_rows(call: Call, sizes: tuple[int, int], ragged: Ragged | None, total: int) -> LayerRows:
     """Return the rows of a call of T steps and B rows; `total` counts packed ones."""
     if ragged is not None and ragged.places is not None:
-        return GivenPackedRows(stack, ragged.places)
-    if stack.takes_wx:
-        return GivenRows(stack, sizes)
+        return GivenPackedRows(call, ragged.places)
+    if call.takes_wx:
+        return GivenRows(call, sizes)
     if ragged is None or ragged.starts is None:
-        return WholeRows(stack, sizes)
-    return PackedRows(stack, target_for(stack).packing(ragged.starts, sizes, total))
+        return WholeRows(call, sizes)
+    return PackedRows(call, target_for(call).packing(ragged.starts, sizes, total))

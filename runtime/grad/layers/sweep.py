@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...call.call import Call, Tensors
 from ...call.layers import LayersRead, LayerWeights
 from ...call.made_masks import MadeMasks
 from ...call.ragged import Ragged
-from ...call.stack import Stack, Tensors
 from ...call.tensors import Gradients, Saved
 from ...program.samples import input_weight_of_samples, of_samples
-from ...targets.stack import lanes_for, target_for, weights_for
+from ...targets.layers import lanes_for, target_for, weights_for
 from .forward import dropped
 from .rows import LayerRows
 
@@ -23,13 +23,13 @@ from .rows import LayerRows
 class Left(NamedTuple):
     """Tensors that the backward of a call of all layers reads, as the forward left them.
 
-    `call` has the inputs, without x where it takes wx and the backward does not read it, and
+    `tensors` has the inputs, without x where it takes wx and the backward does not read it, and
     `weights` those of each direction of each layer. `results` has the states of each run at all
     steps, and what its kernel saved; `masks` has the mask of each dropout. `made` has the masks of
     lengths and resets. `sizes` are T and B.
     """
 
-    call: Tensors
+    tensors: Tensors
     weights: list[LayerWeights]
     masks: Sequence[Tensor]
     results: Sequence[Sequence[Tensor]]
@@ -39,31 +39,31 @@ class Left(NamedTuple):
     @property
     def ragged(self) -> Ragged | None:
         """Lengths and resets of the call."""
-        return self.call.ragged
+        return self.tensors.ragged
 
     @property
     def x(self) -> Tensor:
         """Input of the call."""
-        return self.call.x
+        return self.tensors.x
 
     @property
     def others(self) -> int:
         """Number of inputs of the call that come before its weights."""
-        return len(self.call.before_weights())
+        return len(self.tensors.before_weights())
 
 
 def left_by(
-    stack: Stack,
-    call: Tensors,
+    call: Call,
+    tensors: Tensors,
     masks: Sequence[Any],
     runs: Sequence[Sequence[Any]],
     made: MadeMasks | None,
 ) -> Left:
     """Return what a forward left: the call's tensors, and what it kept."""
-    masks = masks if call.drawn is None else call.drawn.unbind(0)
+    masks = masks if tensors.drawn is None else tensors.drawn.unbind(0)
     steps, batch = runs[-1][0].shape[:2]
-    weights = weights_for(stack, call.weights, forward=False)
-    return Left(call, weights, masks, runs, made, (steps, batch))
+    weights = weights_for(call, tensors.weights, forward=False)
+    return Left(tensors, weights, masks, runs, made, (steps, batch))
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Sweep:
     wanted.
     """
 
-    stack: Stack
+    call: Call
     saved: Left
     firsts: Sequence[Sequence[Tensor]]
     d_lasts: Sequence[Tensor | None]
@@ -91,11 +91,11 @@ class Sweep:
     d_unweighted: list[Tensor | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.d_unweighted = [None] * len(self.saved.call.unweighted)
+        self.d_unweighted = [None] * len(self.saved.tensors.unweighted)
 
     def all_layers(self, d_y: Tensor | None) -> bool:
         """Run all layers where the target runs them at once; False where it runs each by itself."""
-        stack, saved = self.stack, self.saved
+        call, saved = self.call, self.saved
 
         def finish(layer: int, found: Gradients) -> None:
             wanted = not layer and self.needs[0], self.needs[self._first_weight(layer)]
@@ -111,19 +111,19 @@ class Sweep:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
         reads = LayersRead(saved.x, d_y, read, saved.masks, self.donated)
-        asked = stack.asked(saved.weights, self.firsts)
-        return target_for(stack).backward_layers(asked, reads, finish)
+        asked = call.asked(saved.weights, self.firsts)
+        return target_for(call).backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:
         """Run a layer, and return the gradient of the output of the layer below, or of x.
 
         `d_sequences` are the gradients of the layer's output, or of each of its states.
         """
-        stack, directions = self.stack, len(self.stack.calls)
+        call, directions = self.call, len(self.call.directions)
         below = self._input_of(layer)
         d_states = list(zip(*map(self.rows.split, d_sequences), strict=True))
         results = []
-        with lanes_for(stack, self.firsts[0][0], self.rows.sizes[0]) as lanes:
+        with lanes_for(call, self.firsts[0][0], self.rows.sizes[0]) as lanes:
             for direction in range(directions):
                 with lanes.lane(direction):
                     index = layer * directions + direction
@@ -137,13 +137,13 @@ class Sweep:
             d_firsts.append(found.d_initial_states)
             self._add_unweighted(found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
-        if stack.takes_wx:
+        if call.takes_wx:
             return self.rows.read(results[0].d_wx) if self.needs[0] else None
         return self._d_output(layer, below, d_below)
 
     def _add_unweighted(self, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
-        unweighted, count = self.saved.call.unweighted, len(self.saved.call.unweighted)
+        unweighted, count = self.saved.tensors.unweighted, len(self.saved.tensors.unweighted)
         first = self.saved.others - count
         for number, given in enumerate(unweighted):
             if self.needs[first + number] and found.d_others is not None:
@@ -157,18 +157,18 @@ class Sweep:
         if d_below is None and (layer or self.needs[0]):
             d_below = torch.zeros_like(below)
         if layer and masks and d_below is not None:
-            d_below = dropped(self.stack, d_below, masks[layer - 1])
+            d_below = dropped(self.call, d_below, masks[layer - 1])
         return d_below
 
     def _direction(
         self, index: int, below: Tensor, d_sequences: Sequence[Tensor | None]
     ) -> Gradients:
         """Run a direction of a layer."""
-        stack, read = self.stack, self._saved(index, below)
+        call, read = self.call, self._saved(index, below)
         d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
-        call, target = stack.calls[index % len(stack.calls)], target_for(stack)
-        found = target.backward(call, read, d_states, self._d_last(index), self.donated)
-        return found if not stack.samples else of_samples(call, stack.samples, read, found)
+        layer_call, target = call.directions[index % len(call.directions)], target_for(call)
+        found = target.backward(layer_call, read, d_states, self._d_last(index), self.donated)
+        return found if not call.samples else of_samples(layer_call, call.samples, read, found)
 
     def _products(
         self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
@@ -177,8 +177,8 @@ class Sweep:
         W = self.saved.weights[index].W
         if W is None:
             return d_below, None
-        wanted = index >= len(self.stack.calls) or self.needs[0]
-        d_wx, samples = self.rows.read(found.d_wx), self.stack.samples
+        wanted = index >= len(self.call.directions) or self.needs[0]
+        d_wx, samples = self.rows.read(found.d_wx), self.call.samples
         needed = self.needs[self._first_weight(index)]
         both = wanted, needed and not samples
         d_below, d_W = self.rows.project_gradients(d_wx, below, W, both, d_below)
@@ -186,10 +186,10 @@ class Sweep:
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """Return what the forward of a direction of a layer left, whose input is given."""
-        stack, own = self.stack, self.saved.weights[index]
+        call, own = self.call, self.saved.weights[index]
         *sequences, kept = self.saved.results[index]
-        choice = stack.calls[index % len(stack.calls)].choice
-        again = target_for(stack).computes_gates_again(choice.save)
+        choice = call.directions[index % len(call.directions)].choice
+        again = target_for(call).computes_gates_again(choice.save)
         return Saved(
             self.rows.project(below, own.W) if again else None,
             own.R,
@@ -199,11 +199,11 @@ class Sweep:
             own.params,
             sequences,
             kept,
-            () if stack.given else stack.zero,
-            masks=stack.masks(self.saved.ragged, self.saved.made, index),
-            by_head=stack.by_head,
-            unweighted=self.saved.call.unweighted,
-            apart=stack.samples > 0,
+            () if call.given else call.zero,
+            masks=call.masks(self.saved.ragged, self.saved.made, index),
+            by_head=call.by_head,
+            unweighted=self.saved.tensors.unweighted,
+            apart=call.samples > 0,
         )
 
     def d_ragged(self) -> list[Tensor | None]:
@@ -224,7 +224,7 @@ class Sweep:
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:
         """Return the gradients of the last states of a direction of a layer, (B, N, D)."""
-        if self.stack.takes_wx:
+        if self.call.takes_wx:
             return self.d_lasts
         plane = self.firsts[index][0].shape
         return [None if d is None else d[index].view(plane) for d in self.d_lasts]
@@ -236,13 +236,13 @@ class Sweep:
 
     def _input_of(self, layer: int) -> Tensor:
         """Return what a layer read: x, or the output below it without dropped features."""
-        stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
+        call, saved, directions = self.call, self.saved, len(self.call.directions)
         if not layer:
-            return first_input(stack, saved)
+            return first_input(call, saved)
         results = saved.results[(layer - 1) * directions : layer * directions]
         below = self.rows.joined([result[0] for result in results])
         if saved.masks:
-            below = dropped(stack, below, saved.masks[layer - 1])
+            below = dropped(call, below, saved.masks[layer - 1])
         return below
 
 
@@ -256,14 +256,14 @@ def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
     )
 
 
-def first_input(stack: Stack, saved: Left) -> Tensor:
+def first_input(call: Call, saved: Left) -> Tensor:
     """Return the input of the first layer with zeros where a row runs no step.
 
     wx and packed rows, (total, input), stay as they are.
     """
     x, ragged, made = saved.x, saved.ragged, saved.made
-    if stack.takes_wx or made is None or ragged is None:
+    if call.takes_wx or made is None or ragged is None:
         return x
     if ragged.lengths is None or ragged.starts is not None:
         return x
-    return target_for(stack).rows_that_run(x, ragged, made)
+    return target_for(call).rows_that_run(x, ragged, made)

@@ -16,15 +16,15 @@ import torch
 from torch import _C, Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
+from ...call.call import Call
 from ...call.marks import never_traced
 from ...call.plain import is_watched, treats_itself
-from ...call.stack import Stack
 from ...call.text import CallText, read_call, write_call
 from ...errors import BackwardError, SecondOrderError
 from ...program.replays import replayed
 from ...program.seen import Entry, Seen
+from ...targets.layers import target_for
 from ...targets.registry import target_of
-from ...targets.stack import target_for
 from ..check_saved import as_left
 from ..compute import Kept, forgets_wx, forward_of, gradients_of, inference_of
 from ..spans import alone
@@ -56,24 +56,24 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
 
     `tensors` are those of `Tensors.flat` that there are.
     """
-    call, x = read_call(text), tensors[0]
-    key = text, _precision(call, x), len(tensors), x.shape, x.device
+    written, x = read_call(text), tensors[0]
+    key = text, _precision(written, x), len(tensors), x.shape, x.device
     entry = _find(key, tensors)
     if entry is None:
         tensors = [tensor.resolve_neg() for tensor in tensors]
-        stack = _stack(call, x)
-        check_forward(stack, call, tensors)
-        entry = _remember(key, tensors, stack)
-    run = partial(_forward, entry.call, call, tensors)
+        call = _call_of(written, x)
+        check_forward(call, written, tensors)
+        entry = _remember(key, tensors, call)
+    run = partial(_forward, entry.call, written, tensors)
     with alone("rnnc::scan", x.device.type):
         return replayed(entry.replays, "forward", tensors, run, alike=True)
 
 
-def _forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
-    named, first = stack.named(call.spread(tensors, None)), stack.sequences
-    results, kept = forward_of(stack, named) if call.keep else (inference_of(stack, named), None)
+def _forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
+    named, first = call.named(written.spread(tensors, None)), call.sequences
+    results, kept = forward_of(call, named) if written.keep else (inference_of(call, named), None)
     found = [*results[:first], *[state.contiguous() for state in results[first:]]]
-    return found if kept is None else [*found, *beside_results(stack, kept.runs)]
+    return found if kept is None else [*found, *beside_results(call, kept.runs)]
 
 
 def _call_backward(
@@ -102,62 +102,62 @@ def plain_backward(
     """
     # Autograd gives results back as those of a node or not.
     results = [result.detach() if result.requires_grad else result for result in results]
-    call, first = read_call(text), results[0]
+    written, first = read_call(text), results[0]
     given = [gradient for gradient in gradients if gradient is not None]
     read = [*tensors, *results, *given]
     counts = len(tensors), len(results), tuple([gradient is None for gradient in gradients])
-    key = text, _precision(call, first), *counts, tuple(needs), first.shape, first.device
+    key = text, _precision(written, first), *counts, tuple(needs), first.shape, first.device
     entry = _find(key, read)
     if entry is None:
-        stack = _stack(call, first)
-        check_results(stack, call, tensors, results)
-        plain = check_gradients_of_results(stack, results, gradients)
+        call = _call_of(written, first)
+        check_results(call, written, tensors, results)
+        plain = check_gradients_of_results(call, results, gradients)
         same = all(new is old for new, old in zip(plain, gradients, strict=True))
         gradients = plain
-        entry = _remember(key, read, stack) if same else Entry(stack)
-    run = partial(_backward, entry.call, call, gradients, tensors, results, needs, finish)
+        entry = _remember(key, read, call) if same else Entry(call)
+    run = partial(_backward, entry.call, written, gradients, tensors, results, needs, finish)
     with alone("rnnc::scan_backward", first.device.type):
         return replayed(entry.replays, ("backward", finish), read, run, alike=True)
 
 
 def _backward(
-    stack: Stack,
-    call: CallText,
+    call: Call,
+    written: CallText,
     gradients: Sequence[Tensor | None],
     tensors: Sequence[Any],
     results: Sequence[Tensor],
     needs: Sequence[bool],
     finish: Callable[[Sequence[Tensor]], list[Tensor]],
 ) -> list[Tensor]:
-    tensors = (None, *tensors) if forgets_wx(stack) else tensors
-    named, runs = stack.named(call.spread(tensors, None)), runs_of(stack, results)
+    tensors = (None, *tensors) if forgets_wx(call) else tensors
+    named, runs = call.named(written.spread(tensors, None)), runs_of(call, results)
     made = None
     if named.ragged is not None:
         steps, batch = runs[-1][0].shape[:2]
         sizes, device = (batch, steps), results[0].device
-        made = target_for(stack).made_masks(named.ragged, sizes, device, stack.reverses)
-    wanted = call.spread(needs, False)
-    own = stack, named, Kept((), runs, made), (), gradients, wanted
+        made = target_for(call).made_masks(named.ragged, sizes, device, call.reverses)
+    wanted = written.spread(needs, False)
+    own = call, named, Kept((), runs, made), (), gradients, wanted
     found = gradients_of(*own, retained=True)
     return finish(
         [
             torch.zeros_like(tensor) if d is None else d  # of reset values that are stored
-            for d, tensor, need in zip(found, call.spread(tensors, None), wanted, strict=True)
+            for d, tensor, need in zip(found, written.spread(tensors, None), wanted, strict=True)
             if need
         ]
     )
 
 
-def _precision(call: CallText, like: Tensor) -> object:
+def _precision(written: CallText, like: Tensor) -> object:
     """Return the precision of a call that names one, or whether torch's flags now say TF32."""
-    own = call.settings.choice.precision
+    own = written.settings.choice.precision
     return own or target_of(like.device).rounds(like.dtype, own)
 
 
-def _stack(call: CallText, like: Tensor) -> Stack:
+def _call_of(written: CallText, like: Tensor) -> Call:
     """Return a call on the device of a tensor, at the precision that torch's flags now say."""
-    tf32 = target_of(like.device).rounds(like.dtype, call.settings.choice.precision)
-    return call.stack(like.device.type, tf32)
+    tf32 = target_of(like.device).rounds(like.dtype, written.settings.choice.precision)
+    return written.call(like.device.type, tf32)
 
 
 def _find(key: Hashable, tensors: Sequence[Tensor]) -> Entry | None:
@@ -166,15 +166,15 @@ def _find(key: Hashable, tensors: Sequence[Tensor]) -> Entry | None:
     return found if found is not None and found.alike(tensors) else None
 
 
-def _remember(key: Hashable, tensors: Sequence[Tensor], stack: Stack) -> Entry:
+def _remember(key: Hashable, tensors: Sequence[Tensor], call: Call) -> Entry:
     """Return an entry for a call that passed all checks: one with replays, if it comes again.
 
     A graph makes the same calls each time. Sequences may have another length.
     """
-    first = Entry(stack)
+    first = Entry(call)
     if not _calls.again(key):
         return first
-    return _calls.remember(key, tensors, first, target_for(stack).replays(stack)) or first
+    return _calls.remember(key, tensors, first, target_for(call).replays(call)) or first
 
 
 def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -200,19 +200,19 @@ def read_by_backward(
     Raises:
         BackwardError: the call says that no backward follows.
     """
-    call = read_call(text)
-    if not call.keep:
+    written = read_call(text)
+    if not written.keep:
         raise BackwardError(
             "a backward through rnnc::call",
             "the call says that none follows, and its tensors need gradients",
             "a call of which a backward may follow",
             "rnnc.scan or rnnc.RNN, which know; or torch.no_grad() around the call",
         )
-    stack = _stack(call, tensors[0])
+    call = _call_of(written, tensors[0])
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
-        text = write_call(call.with_precision(stack.tf32))
-    kept = [*output[: stack.sequences], *output[stack.results :]]
-    return text, stack.results, list(tensors[forgets_wx(stack) :]), kept
+        text = write_call(written.with_precision(call.tf32))
+    kept = [*output[: call.sequences], *output[call.results :]]
+    return text, call.results, list(tensors[forgets_wx(call) :]), kept
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:

@@ -8,48 +8,48 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...call.call import backward_reads
+from ...call.call import Call, Tensors
+from ...call.layer_call import backward_reads
 from ...call.rows_form import RowsForm
-from ...call.stack import Stack, Tensors
 from ...call.tensors import ScanInputs
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
+from ...targets.layers import states_for, target_for
 from ...targets.refusals import check_takes_inputs, check_takes_masks
-from ...targets.stack import states_for, target_for
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
 from ..layers.rows import sizes_of
 from .results import runs_of
 
 
-def check_forward(stack: Stack, call: CallText, tensors: Sequence[Tensor]) -> None:
+def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> None:
     """Check the tensors of a forward.
 
     Raises:
         TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
     """
-    _check_count(stack, call, tensors)
-    named = stack.named(call.spread(tensors, None))
-    x, axes = named.x, 5 if stack.takes_wx else 2 if _packed(stack) else 3
+    _check_count(call, written, tensors)
+    named = call.named(written.spread(tensors, None))
+    x, axes = named.x, 5 if call.takes_wx else 2 if _packed(call) else 3
     if x.ndim != axes:
         wanted = ("(total, input)", "(T, B, input)", "", "(B, T, N, D, Gx)")[axes - 2]
         raise shape_error("x", x, wanted, "x of that shape")
     check_memory("x", x)
-    _check_rows(stack, named)
-    _check_weights(stack, named)
-    steps, batch = sizes_of(stack, x, named.ragged)
-    dropped, count = (steps, batch, stack.features), stack.layers - 1 if stack.dropout else 0
-    if stack.drawn != bool(count):
-        raise TensorError("masks", f"drawn: {stack.drawn}", f"{count}", "a mask for each dropout")
+    _check_rows(call, named)
+    _check_weights(call, named)
+    steps, batch = sizes_of(call, x, named.ragged)
+    dropped, count = (steps, batch, call.features), call.layers - 1 if call.dropout else 0
+    if call.drawn != bool(count):
+        raise TensorError("masks", f"drawn: {call.drawn}", f"{count}", "a mask for each dropout")
     if named.drawn is not None:
         check_as_left("masks", named.drawn, (count, *dropped), torch.bool, x.device)
 
 
 def check_results(
-    stack: Stack, call: CallText, tensors: Sequence[Any], results: Sequence[Tensor]
+    call: Call, written: CallText, tensors: Sequence[Any], results: Sequence[Tensor]
 ) -> None:
     """Check the tensors of a backward: those of the call, and the results of its forward.
 
@@ -57,21 +57,21 @@ def check_results(
     """
     if not results:
         raise TensorError("results", "none", "those of rnnc::call", "what rnnc::call gave")
-    if forgets_wx(stack):
+    if forgets_wx(call):
         steps, batch, *plane = results[0].shape
-        cell = call.settings.cell
+        cell = written.settings.cell
         wx = results[0].new_empty(()).expand(batch, steps, *plane, len(cell.input_gates))
         tensors = (wx, *tensors)
-    check_forward(stack, call, tensors)
-    named, runs = stack.named(call.spread(tensors, None)), runs_of(stack, results)
-    count, each = len(stack.initial_values), {len(run) for run in runs}
-    if len(runs) != stack.runs or each != {count + 1}:
-        found, wanted = f"{len(results)} of them", f"those of {stack.runs} runs"
+    check_forward(call, written, tensors)
+    named, runs = call.named(written.spread(tensors, None)), runs_of(call, results)
+    count, each = len(call.initial_values), {len(run) for run in runs}
+    if len(runs) != call.runs or each != {count + 1}:
+        found, wanted = f"{len(results)} of them", f"those of {call.runs} runs"
         raise TensorError("results", found, wanted, "what rnnc::call gave")
-    x, spec, save = named.x, stack.calls[0].cell, call.settings.choice.save
-    steps, batch = sizes_of(stack, x, named.ragged)
-    rows = batch, stack.heads * stack.parts // stack.runs, stack.dim
-    kept = target_for(stack).saved_shape(spec, (steps, *rows), True, save)
+    x, spec, save = named.x, call.directions[0].cell, written.settings.choice.save
+    steps, batch = sizes_of(call, x, named.ragged)
+    rows = batch, call.heads * call.parts // call.runs, call.dim
+    kept = target_for(call).saved_shape(spec, (steps, *rows), True, save)
     kind = x.dtype, x.device
     for run in runs:
         for state, own, read in zip(spec.states, run, backward_reads(spec), strict=False):
@@ -82,7 +82,7 @@ def check_results(
 
 
 def check_gradients_of_results(
-    stack: Stack, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+    call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Return the gradients of the results of a call, as kernels can read them.
 
@@ -90,12 +90,12 @@ def check_gradients_of_results(
     """
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain, first = plain_gradients(gradients), results[0]
-    batch = runs_of(stack, results)[-1][0].shape[1]
-    last: tuple[int, ...] = (stack.parts, batch, stack.heads * stack.dim)
-    if stack.takes_wx:
-        last = (batch, stack.heads, stack.dim)
-    shapes = [tuple(result.shape) for result in results[: stack.sequences]]
-    shapes += [last] * (stack.results - stack.sequences)
+    batch = runs_of(call, results)[-1][0].shape[1]
+    last: tuple[int, ...] = (call.parts, batch, call.heads * call.dim)
+    if call.takes_wx:
+        last = (batch, call.heads, call.dim)
+    shapes = [tuple(result.shape) for result in results[: call.sequences]]
+    shapes += [last] * (call.results - call.sequences)
     if len(gradients) != len(shapes):
         found, wanted = f"{len(gradients)} of them", f"{len(shapes)}, one for each result"
         raise TensorError("gradients", found, wanted, "None for a gradient that is zero")
@@ -105,77 +105,77 @@ def check_gradients_of_results(
     return plain
 
 
-def _packed(stack: Stack) -> bool:
-    return stack.ragged is not None and stack.ragged.packed
+def _packed(call: Call) -> bool:
+    return call.ragged is not None and call.ragged.packed
 
 
-def _check_count(stack: Stack, call: CallText, tensors: Sequence[Any]) -> None:
+def _check_count(call: Call, written: CallText, tensors: Sequence[Any]) -> None:
     """Refuse another number of tensors than the call has, or of weights than the cell has."""
-    rows = stack.ragged.tensors if stack.ragged else 0
-    others = 1 + stack.states + rows + stack.inputs + stack.drawn
-    wanted = others + sum(call.present)
+    rows = call.ragged.tensors if call.ragged else 0
+    others = 1 + call.states + rows + call.inputs + call.drawn
+    wanted = others + sum(written.present)
     if len(tensors) != wanted:
         found, write = f"{len(tensors)} of them", "those of the call, as rnnc.RNN passes them"
         raise TensorError("tensors of rnnc::call", found, f"{wanted}", write)
-    cell, own = stack.calls[0].cell, isinstance(stack.form, RowsForm)
+    cell, own = call.directions[0].cell, isinstance(call.form, RowsForm)
     each = 4 + len(cell.params)
-    if len(call.present) != stack.parts * each:
-        found = f"{len(call.present)} weights"
-        wanted_weights = f"{stack.parts * each}: of each direction of each layer {each}"
+    if len(written.present) != call.parts * each:
+        found = f"{len(written.present)} weights"
+        wanted_weights = f"{call.parts * each}: of each direction of each layer {each}"
         write = "for each of W, R, b, R_diag and each param whether it is there"
         raise TensorError("present of rnnc::call", found, wanted_weights, write)
-    units = stack.heads * stack.dim
+    units = call.heads * call.dim
     if not own:
         return
-    ranks = ((2, 2, 1, 1) + (0,) * len(cell.params)) * stack.parts
-    weights = tensors[others - stack.drawn : len(tensors) - stack.drawn]
-    there = [rank for rank, given in zip(ranks, call.present, strict=True) if given]
+    ranks = ((2, 2, 1, 1) + (0,) * len(cell.params)) * call.parts
+    weights = tensors[others - call.drawn : len(tensors) - call.drawn]
+    there = [rank for rank, given in zip(ranks, written.present, strict=True) if given]
     for number, (weight, rank) in enumerate(zip(weights, there, strict=True)):
         if rank and (weight.ndim != rank or weight.shape[0] % units):
             shape = f"rows of {units} units" + (", (rows, features)" if rank == 2 else "")
             raise shape_error(f"weight {number}", weight, shape, "rnnc.RNN, which calls this")
 
 
-def _check_rows(stack: Stack, call: Tensors) -> None:
+def _check_rows(call: Call, tensors: Tensors) -> None:
     """Check lengths, resets and the cell's inputs."""
-    target, x, ragged = target_for(stack), call.x, call.ragged
-    if call.unweighted:
+    target, x, ragged = target_for(call), tensors.x, tensors.ragged
+    if tensors.unweighted:
         check_takes_inputs(target, x.device.type)
     if ragged is None:
         return
     check_takes_masks(target, x.device.type)
-    steps, batch = sizes_of(stack, x, ragged)
+    steps, batch = sizes_of(call, x, ragged)
     if ragged.lengths is not None:
         check_as_left("lengths", ragged.lengths, (batch,), torch.int64, x.device)
     if ragged.reset is not None:
         check_as_left("reset", ragged.reset, (steps, batch), torch.bool, x.device)
     if ragged.starts is not None:
         check_as_left("starts", ragged.starts, (steps + 1,), torch.int64, x.device)
-    hidden = stack.heads * stack.dim
+    hidden = call.heads * call.dim
     outer: tuple[tuple[int, ...], ...] = ((), (batch,), (steps, batch))
     for value in ragged.reset_to or ():
-        shapes = [(stack.parts, *each, hidden) for each in outer]
+        shapes = [(call.parts, *each, hidden) for each in outer]
         shape = tuple(value.shape)
         own = shape if shape in shapes else shapes[0]
         check_as_left("reset_to", value, own, x.dtype, x.device)
 
 
-def _check_weights(stack: Stack, call: Tensors) -> None:
+def _check_weights(call: Call, tensors: Tensors) -> None:
     """Check states and weights of each direction of each layer, and the cell's inputs."""
-    x, states, cell = call.x, call.states, stack.calls[0].cell
-    steps, batch = sizes_of(stack, x, call.ragged)
-    if states and not stack.takes_wx:
-        rows = (stack.parts, batch, stack.heads * stack.dim)
+    x, states, cell = tensors.x, tensors.states, call.directions[0].cell
+    steps, batch = sizes_of(call, x, tensors.ragged)
+    if states and not call.takes_wx:
+        rows = (call.parts, batch, call.heads * call.dim)
         names = [state.name for state in cell.states]
         check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
-    named, gates = stack.form.weights(call.weights, stack.parts), len(cell.input_gates)
-    firsts, like = list(states_for(stack, x, batch, states)), x.new_zeros(())
+    named, gates = call.form.weights(tensors.weights, call.parts), len(cell.input_gates)
+    firsts, like = list(states_for(call, x, batch, states)), x.new_zeros(())
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
-        wx = x if stack.takes_wx else like.expand(batch, steps, stack.heads, stack.dim, gates)
-        given = own.R, own.b, first, own.R_diag, own.params, None, call.unweighted
+        wx = x if call.takes_wx else like.expand(batch, steps, call.heads, call.dim, gates)
+        given = own.R, own.b, first, own.R_diag, own.params, None, tensors.unweighted
         check_operator(cell, ScanInputs(wx, *given))
-        features = x.shape[-1] if i < len(stack.calls) else stack.features
-        wanted = (gates, stack.heads, stack.dim, features)
-        if gates and not stack.takes_wx:
+        features = x.shape[-1] if i < len(call.directions) else call.features
+        wanted = (gates, call.heads, call.dim, features)
+        if gates and not call.takes_wx:
             check_like(f"W of {i}", own.W, wanted, f"{wanted}, (Gx, N, D, input)", "x", x)
             check_memory(f"W of {i}", own.W) if own.W is not None else None

@@ -13,13 +13,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ....codegen.shape import Precision, Save
-from ...call.call import Choice, Order, cell_of
+from ...call.call import Tensors
 from ...call.forms import OWN
+from ...call.layer_call import Choice, Order, cell_of
 from ...call.masks import RESTART
 from ...call.ragged import Ragged, as_of_one_layer
 from ...call.rows_form import rows_form
 from ...call.settings import Asked, Settings
-from ...call.stack import Tensors
 from ...call.text import CallText, text_in_graph, write_call
 from .call import call_op
 
@@ -71,8 +71,8 @@ def _rnn(
     settings = Settings(cell_of(cell), *own, "auto", choice, cast(Order, order), form)
     asked = Asked(given=bool(states), drawn=masks is not None, joint=joint)
     drawn = [] if masks is None else [masks]
-    call = CallText(settings, keep, asked, tuple(given))
-    return _run([x, *states, *weights, *drawn], call, cell)
+    written = CallText(settings, keep, asked, tuple(given))
+    return _run([x, *states, *weights, *drawn], written, cell)
 
 
 def _scan(
@@ -115,9 +115,9 @@ def _scan(
     return [*sequences, *missing, *found[len(sequences) : end], wx.new_empty(0)]
 
 
-def _run(tensors: list[Tensor], call: CallText, cell: str) -> list[Tensor]:
+def _run(tensors: list[Tensor], written: CallText, cell: str) -> list[Tensor]:
     """Run a call; the text of its cell has a tab in graphs of `torch.compile`."""
-    text = write_call(call)
+    text = write_call(written)
     return call_op(tensors, text_in_graph(text) if "\t" in cell else text)  # type: ignore[no-any-return]
 
 

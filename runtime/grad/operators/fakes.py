@@ -15,26 +15,26 @@ from .results import beside_results
 
 def fake_call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
     """Return empty results of `rnnc::call`."""
-    call, x = read_call(text), tensors[0]
-    stack, target = call.stack("cpu", False), target_of(x.device)
-    new, hidden = x.new_empty, stack.heads * stack.dim
-    rows = stack.states + (stack.ragged.tensors if stack.ragged else 0)
-    ragged = stack.ragged.named(tensors[1 + stack.states : 1 + rows]) if stack.ragged else None
-    steps, batch = sizes_of(stack, x, ragged)
-    count, plane = len(stack.initial_values), (stack.heads, stack.dim)
-    over_time = (steps, batch, *plane) if stack.takes_wx else (*x.shape[:-1], stack.features)
-    last = (batch, *plane) if stack.takes_wx else (stack.parts, batch, hidden)
-    found = [new(over_time) for _ in range(stack.sequences)] + [new(last) for _ in range(count)]
-    if not call.keep:
+    written, x = read_call(text), tensors[0]
+    call, target = written.call("cpu", False), target_of(x.device)
+    new, hidden = x.new_empty, call.heads * call.dim
+    rows = call.states + (call.ragged.tensors if call.ragged else 0)
+    ragged = call.ragged.named(tensors[1 + call.states : 1 + rows]) if call.ragged else None
+    steps, batch = sizes_of(call, x, ragged)
+    count, plane = len(call.initial_values), (call.heads, call.dim)
+    over_time = (steps, batch, *plane) if call.takes_wx else (*x.shape[:-1], call.features)
+    last = (batch, *plane) if call.takes_wx else (call.parts, batch, hidden)
+    found = [new(over_time) for _ in range(call.sequences)] + [new(last) for _ in range(count)]
+    if not written.keep:
         return found
-    sizes = steps, batch, stack.heads * stack.parts // stack.runs, stack.dim
-    cell, save = call.settings.cell, call.settings.choice.save
+    sizes = steps, batch, call.heads * call.parts // call.runs, call.dim
+    cell, save = written.settings.cell, written.settings.choice.save
     saved, runs = target.saved_shape(cell, sizes, True, save), []
-    for number in range(stack.runs):
-        own = stack.calls_of(number * stack.layers // stack.runs)[0].stored
+    for number in range(call.runs):
+        own = call.directions_of(number * call.layers // call.runs)[0].stored
         states = [new(steps if wanted else 0, *sizes[1:]) for wanted in own]
         runs.append((*states, new(saved)))
-    return [*found, *beside_results(stack, runs)]
+    return [*found, *beside_results(call, runs)]
 
 
 def fake_call_backward(
@@ -45,14 +45,14 @@ def fake_call_backward(
     text: str,
 ) -> list[Tensor]:
     """Return empty results of `rnnc::call_backward`."""
-    call = read_call(text)
+    written = read_call(text)
     given: list[Any] = list(tensors)
     if len(given) < len(needs):
         steps, batch, *plane = results[0].shape
-        inputs = len(call.settings.cell.input_gates)
+        inputs = len(written.settings.cell.input_gates)
         given.insert(0, results[0].new_empty(batch, steps, *plane, inputs))
-    end = len(needs) - call.asked.drawn
-    weights, outer = range(end - sum(call.present), end), (call.asked.samples,)
+    end = len(needs) - written.asked.drawn
+    weights, outer = range(end - sum(written.present), end), (written.asked.samples,)
     return [
         tensor.new_empty((*(outer if number in weights and any(outer) else ()), *tensor.shape))
         for number, (tensor, need) in enumerate(zip(given, needs, strict=True))

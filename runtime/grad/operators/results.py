@@ -6,30 +6,30 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.stack import Stack
+from ...call.call import Call
 
 
-def beside_results(stack: Stack, runs: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+def beside_results(call: Call, runs: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Return what runs kept without what the results hold; `runs_of` is the inverse.
 
     No two results of an operator share memory.
     """
     *lower, last = runs
-    own = last[stack.sequences :] if _shares(stack) else last
+    own = last[call.sequences :] if _shares(call) else last
     return [tensor for run in (*lower, own) for tensor in run]
 
 
-def runs_of(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
+def runs_of(call: Call, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
     """Return what each run kept, from the results of a call without the last states."""
-    count, each = stack.sequences, len(stack.initial_values) + 1
+    count, each = call.sequences, len(call.initial_values) + 1
     sequences, kept = results[:count], list(results[count:])
-    if _shares(stack):
-        place, heads = len(kept) - (each - count), stack.parts // stack.runs * stack.heads
-        kept[place:place] = [state.view(*state.shape[:2], heads, stack.dim) for state in sequences]
+    if _shares(call):
+        place, heads = len(kept) - (each - count), call.parts // call.runs * call.heads
+        kept[place:place] = [state.view(*state.shape[:2], heads, call.dim) for state in sequences]
     return [kept[first : first + each] for first in range(0, len(kept), each)]
 
 
-def _shares(stack: Stack) -> bool:
+def _shares(call: Call) -> bool:
     """Return True if the states of the last run are the output: not of directions joined."""
-    packed = stack.ragged is not None and stack.ragged.packed
-    return stack.runs == stack.layers and not packed
+    packed = call.ragged is not None and call.ragged.packed
+    return call.runs == call.layers and not packed

@@ -11,7 +11,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.call.call import Call, Choice
+from rnnc.runtime.call.layer_call import Choice, LayerCall
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import ready, step_down, target
@@ -72,9 +72,10 @@ def test_each_kind_of_plan_runs_in_both_directions(plan, ran):
 def test_each_direction_runs_its_own_plan(ran, monkeypatch):
     chosen = Plan(CLUSTER.forward, BLOCK.backward)
     monkeypatch.setattr(ready, "choose_plan", lambda *_: chosen)
-    given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
-    done = CudaTarget().forward(call, given)
-    CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, False)
+    given, nothing = inputs(), [None, None]
+    layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())
+    done = CudaTarget().forward(layer_call, given)
+    CudaTarget().backward(layer_call, saved_of(given, done, again=False), nothing, nothing, False)
     assert [note[0] for note in ran] == [CLUSTER.forward, BLOCK.backward]
 
 
@@ -99,9 +100,12 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
     monkeypatch.setattr(ready, "choose_plan", lambda *_: BLOCK)
     monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
     monkeypatch.setattr(cuda, "recurrent_sums", fail)
-    given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
-    done = CudaTarget().forward(call, given)
+    given, nothing = inputs(), [None, None]
+    layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())
+    done = CudaTarget().forward(layer_call, given)
     ran.clear()
     with pytest.raises(torch.OutOfMemoryError):
-        CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, True)
+        CudaTarget().backward(
+            layer_call, saved_of(given, done, again=False), nothing, nothing, True
+        )
     assert [note[0] for note in ran] == [BLOCK.backward]

@@ -6,7 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.shape import DIRECTIONS
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.step_down import _others

@@ -7,7 +7,7 @@ import random
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.layer_call import Choice, layer_call_of
 from rnnc.runtime.call.masks import masks_of
 from rnnc.runtime.call.tensors import ScanInputs
 from rnnc.runtime.targets.registry import TARGETS
@@ -31,8 +31,8 @@ def test_a_tile_runs_as_many_steps_as_its_longest_row(kind, inputs_for, emulated
     masks = masks_of(lengths, None, None, (batch, steps), torch.device("cpu"), reverse)
     inputs = ScanInputs(drawn.wx, drawn.R, drawn.b, list(drawn.states), None, (), masks)
     choice = Choice(kind, "gates", "ieee", reverse)
-    call = call_of(CELL.text, "simulated", True, (True, True), choice, False, True)
-    saved = TARGETS["simulated"].forward(call, inputs).saved
+    layer_call = layer_call_of(CELL.text, "simulated", True, (True, True), choice, False, True)
+    saved = TARGETS["simulated"].forward(layer_call, inputs).saved
     ran = saved.isfinite().flatten(2).all(2).sum(0)
     assert ran.sum() == saved.isfinite().flatten(2).any(2).sum()
     (plan,) = emulated_blocks

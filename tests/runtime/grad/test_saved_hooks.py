@@ -221,7 +221,7 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
         out = scan(inputs, "direct")
     loss = sum(v.sum() for v in out)
 
-    def run(stack, left, gradients, needs, donated):
+    def run(call, left, gradients, needs, donated):
         assert donated
         left.results[0][-1].zero_()
         raise torch.OutOfMemoryError("no room for the sum")

@@ -19,20 +19,20 @@ class Joining(CpuTarget):
     def __init__(self) -> None:
         self.ran: list[object] = []
 
-    def joins(self, call, like, batch, heads, dim):
+    def joins(self, layer_call, like, batch, heads, dim):
         return True
 
-    def forward(self, call, inputs, donated=False):
-        self.ran.append((call.choice.reverse, inputs.wx.shape[2]))
-        return super().forward(call, inputs, donated)
+    def forward(self, layer_call, inputs, donated=False):
+        self.ran.append((layer_call.choice.reverse, inputs.wx.shape[2]))
+        return super().forward(layer_call, inputs, donated)
 
-    def forward_of_features(self, call, x, weight, inputs):
-        self.ran.append((call.choice.reverse, inputs.wx.shape[2]))
-        return super().forward_of_features(call, x, weight, inputs)
+    def forward_of_features(self, layer_call, x, weight, inputs):
+        self.ran.append((layer_call.choice.reverse, inputs.wx.shape[2]))
+        return super().forward_of_features(layer_call, x, weight, inputs)
 
-    def backward(self, call, saved, d_states, d_last, donated):
-        self.ran.append(call.choice.reverse)
-        return super().backward(call, saved, d_states, d_last, donated)
+    def backward(self, layer_call, saved, d_states, d_last, donated):
+        self.ran.append(layer_call.choice.reverse)
+        return super().backward(layer_call, saved, d_states, d_last, donated)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import rnnc
 import torch
 import torch.nn.functional as F  # noqa: N812
-from rnnc.runtime.call.call import Call
 from rnnc.runtime.call.input_backward import InputBackward
+from rnnc.runtime.call.layer_call import LayerCall
 from rnnc.runtime.call.tensors import Forward, Gradients, Saved, ScanInputs
 from rnnc.runtime.errors import TransformError
 from rnnc.runtime.targets.reference import scan_reference
@@ -75,18 +75,18 @@ class Toy(Target):
     def computes_gates_again(self, save: str) -> bool:
         return True
 
-    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+    def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         self.called.append("forward")
         with torch.no_grad():
-            over_time, last = scan_reference(call.cell, inputs)
-        stored = zip(over_time, call.stored, strict=True)
+            over_time, last = scan_reference(layer_call.cell, inputs)
+        stored = zip(over_time, layer_call.stored, strict=True)
         states = [s.transpose(0, 1).contiguous() if wanted else s[:, :0].transpose(0, 1)
                   for s, wanted in stored]  # fmt: skip
         return Forward(states, [s.clone() for s in last], inputs.wx.new_zeros(1))
 
     def backward(
         self,
-        call: Call,
+        layer_call: LayerCall,
         saved: Saved,
         d_states: Sequence[Tensor | None],
         d_last: Sequence[Tensor | None],
@@ -98,7 +98,7 @@ class Toy(Target):
             saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
         ).map(lambda tensor: tensor.detach().requires_grad_())
         with torch.enable_grad():
-            over_time, last = scan_reference(call.cell, inputs)
+            over_time, last = scan_reference(layer_call.cell, inputs)
             given = [(s.transpose(0, 1), d) for s, d in zip(over_time, d_states, strict=True)]
             given += list(zip(last, d_last, strict=True))
             total = torch.stack([(s * d).sum() for s, d in given if d is not None]).sum()

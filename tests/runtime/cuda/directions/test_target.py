@@ -6,7 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.call import ragged as given
-from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.layer_call import Choice, layer_call_of
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.targets.lanes import ONE_LANE
 from rnnc.runtime.targets.registry import TARGETS
@@ -16,9 +16,9 @@ LSTM = rnnc.cells.lstm
 
 
 def joins(heads, dim, batch, dtype=torch.bfloat16, **choice):
-    call = call_of(LSTM.text, "simulated", True, (True, True), Choice(**choice), False)
+    layer_call = layer_call_of(LSTM.text, "simulated", True, (True, True), Choice(**choice), False)
     like = torch.empty(0, dtype=dtype)
-    return TARGETS["simulated"].joins(call, like, batch, heads, dim)
+    return TARGETS["simulated"].joins(layer_call, like, batch, heads, dim)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_packed_rows_are_one_launch_too(lengths, fill, simulated_gpu, monkeypatc
     joins = CudaTarget.joins
     target = TARGETS["simulated"]
 
-    def noted(call, like, batch, heads, dim):
-        asked.append((call.choice.fill, batch))
-        return joins(target, call, like, batch, heads, dim)
+    def noted(layer_call, like, batch, heads, dim):
+        asked.append((layer_call.choice.fill, batch))
+        return joins(target, layer_call, like, batch, heads, dim)
 
     monkeypatch.setattr(target, "joins", noted)
     lstm = rnnc.nn.LSTM(8, 64, bidirectional=True)
@@ -114,7 +114,7 @@ def test_lengths_that_the_host_sees_say_how_many_steps_run(simulated_gpu, monkey
     for lengths, fill in cases:
         rows = lengths, None, None
         ready = module._known_calls.find_sequence(module, x, None, rows)
-        assert ready.entry.call.calls[0].choice.fill == fill
+        assert ready.entry.call.directions[0].choice.fill == fill
 
 
 def test_the_host_does_not_wait_for_lengths():

@@ -12,7 +12,7 @@ import torch
 from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.call.call import Choice
+from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.driver import library

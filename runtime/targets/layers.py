@@ -7,58 +7,55 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor
 
+from ..call.call import Call
 from ..call.forms import TorchForm
 from ..call.layers import LayerWeights
 from ..call.rows_form import RowsForm
-from ..call.stack import Stack
+from ..call.tensors import SomeTensors
 from .lanes import ONE_LANE, Lanes
 from .registry import TARGETS
 from .target import Target
 
 
-def target_for(stack: Stack) -> Target:
+def target_for(call: Call) -> Target:
     """Return the target that runs a call."""
-    return TARGETS[stack.calls[0].target]
+    return TARGETS[call.directions[0].target]
 
 
-def weights_for(
-    stack: Stack, parameters: Sequence[Tensor | None], forward: bool = True
-) -> list[LayerWeights]:
+def weights_for(call: Call, parameters: SomeTensors, forward: bool = True) -> list[LayerWeights]:
     """Return the weights of each direction of each layer, where kernels read them.
 
     Biases may hold other values if neither a `forward` nor gates computed again read them.
     """
-    form = stack.form
+    form = call.form
     if isinstance(form, RowsForm):
-        return form.weights(parameters, stack.parts, target_for(stack).reads_by_address)
+        return form.weights(parameters, call.parts, target_for(call).reads_by_address)
     if isinstance(form, TorchForm):
-        again = target_for(stack).computes_gates_again(stack.calls[0].choice.save)
-        return form.weights(parameters, stack.parts, by_kernels=True, biases=forward or again)
-    return form.weights(parameters, stack.parts)
+        again = target_for(call).computes_gates_again(call.directions[0].choice.save)
+        return form.weights(parameters, call.parts, by_kernels=True, biases=forward or again)
+    return form.weights(parameters, call.parts)
 
 
 def states_for(
-    stack: Stack, like: Tensor, batch: int, states: Sequence[Tensor]
+    call: Call, like: Tensor, batch: int, states: Sequence[Tensor]
 ) -> Iterator[list[Tensor]]:
     """Yield the states before the first step, of each direction of each layer.
 
     `states` of the caller are (layers * directions, B, hidden) each, of a call that takes wx
     (B, N, D). Where there are none, `like` gives dtype and device.
     """
-    shape, count = (batch, stack.heads, stack.dim), stack.parts
-    if stack.takes_wx and states:
-        yield list(states)
-        return
+    shape = batch, call.heads, call.dim
     if not states:
-        first = target_for(stack).initial_states(like, stack.initial_values, shape)
-        yield from [first] * count
-    for index in range(count if states else 0):
-        yield [state[index].reshape(shape) for state in states]
+        yield from [target_for(call).initial_states(like, call.initial_values, shape)] * call.parts
+    elif call.takes_wx:
+        yield list(states)
+    else:
+        yield from ([s[index].reshape(shape) for s in states] for index in range(call.parts))
 
 
-def lanes_for(stack: Stack, x: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+def lanes_for(call: Call, x: Tensor, steps: int) -> AbstractContextManager[Lanes]:
     """Return lanes for the directions of a layer, which run at once where the target can."""
-    return target_for(stack).lanes(x, steps) if len(stack.calls) > 1 else ONE_LANE
+    return target_for(call).lanes(x, steps) if len(call.directions) > 1 else ONE_LANE
 
 
 def packed_weights(target: Target, weights: Sequence[LayerWeights]) -> list[LayerWeights]:

@@ -1,0 +1,117 @@
+"""Calls of one direction of a layer: the cell, the target, and which results are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kinds import variants
+from ...codegen.layout import layout_of
+from ...codegen.shape import SAVES, Precision, Reverse, Save
+from ..store.facts import facts_of
+from .options import check_choice
+
+# How the layers of a call run: at the same time, one after the other, or what is faster.
+Order = Literal["auto", "wavefront", "sequential"]
+ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
+_FILLS = 8  # how many values `Choice.fill` has: not each call has plans of its own
+
+
+class Choice(NamedTuple):
+    """Caller's choice among the kernels of a device, as in `rnnc.scan`.
+
+    There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
+    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller sets:
+    a module's call has it where the host sees how many steps each row runs, since other plans are
+    faster there.
+    """
+
+    variant: str = "auto"
+    save: Save = "gates"
+    precision: Precision = None
+    reverse: Reverse = False
+    fill: float = 1.0
+
+    @property
+    def of_scan(self) -> tuple[str, Save, Precision, Reverse]:
+        """Options that the operators of a scan take."""
+        return self.variant, self.save, self.precision, self.reverse
+
+
+def fill_of(total: int, steps: int, batch: int) -> float:
+    """Return `Choice.fill`: the share of all rows' steps that run, `total` of `steps * batch`."""
+    share = round(_FILLS * total / max(steps * batch, 1))
+    return min(max(share, 1), _FILLS) / _FILLS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerCall:
+    """Call of one direction of a layer, besides its tensors.
+
+    `layer_call_of` makes one object for all equal calls, so that a call is compared and hashed by
+    its identity.
+
+    Attributes:
+        target: the name of the target that runs it.
+        for_backward: whether a backward may follow.
+        stored: which states are returned at all steps.
+        tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
+            same in its backward.
+        masked: whether it has `Masks`: its kernels are then others.
+    """
+
+    cell: CellSpec
+    target: str
+    for_backward: bool
+    stored: tuple[bool, ...]
+    choice: Choice
+    tf32: bool = False
+    masked: bool = False
+
+
+@lru_cache(maxsize=1024)
+def layer_call_of(
+    cell: str,
+    target: str,
+    for_backward: bool,
+    over_time: tuple[bool, ...] | None,
+    choice: Choice,
+    tf32: bool,
+    masked: bool = False,
+) -> LayerCall:
+    """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON.
+
+    `over_time` says which states the caller wants at all steps; it is None for a backward alone.
+
+    Raises:
+        TensorError: there is no such variant, or nothing like it to save, on any device.
+    """
+    check_choice("variant", choice.variant, variants())
+    check_choice("save", choice.save, SAVES)
+    stored = () if over_time is None else stored_states(cell, over_time, for_backward)
+    return LayerCall(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
+
+
+@lru_cache(maxsize=512)
+def cell_of(text: str) -> CellSpec:
+    """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
+    return CellSpec.from_json(text.partition("\t")[0])
+
+
+def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
+    """Return which states a call returns at all steps; `cell` is JSON.
+
+    They are those that the caller wants `over_time`, and before a backward those that it reads.
+    """
+    reads = backward_reads(cell_of(cell))
+    return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
+
+
+def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
+    """Return which states the backward needs at all steps: those that it or its products read."""
+    layout = layout_of(cell)
+    reads = zip(layout.states, facts_of(cell).reads, strict=True)
+    return tuple(r or state in layout.sources.values for state, r in reads)
