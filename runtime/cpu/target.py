@@ -124,9 +124,13 @@ class CpuTarget(Target):
         return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
 
     def backward(
-        self, layer_call: LayerCall, saved: Saved,
-        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
-    ) -> Gradients:  # fmt: skip
+        self,
+        layer_call: LayerCall,
+        saved: Saved,
+        d_states: SomeTensors,
+        d_last: SomeTensors,
+        donated: bool,
+    ) -> Gradients:
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
         plan = plan_of(saved.saved.dtype, layer_call.choice.reverse, masked=layer_call.masked)
         return kernels.backward(layer_call.cell, plan, saved, d_states, d_last)

@@ -180,9 +180,13 @@ class CudaTarget(Target):
         )
 
     def backward(
-        self, layer_call: LayerCall, saved: Saved,
-        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
-    ) -> Gradients:  # fmt: skip
+        self,
+        layer_call: LayerCall,
+        saved: Saved,
+        d_states: SomeTensors,
+        d_last: SomeTensors,
+        donated: bool,
+    ) -> Gradients:
         """Choose a plan and run the backward of a call with it."""
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape

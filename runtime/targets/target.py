@@ -108,9 +108,13 @@ class Target(ABC):
 
     @abstractmethod
     def backward(
-        self, layer_call: LayerCall, saved: Saved,
-        d_states: SomeTensors, d_last: SomeTensors, donated: bool,
-    ) -> Gradients:  # fmt: skip
+        self,
+        layer_call: LayerCall,
+        saved: Saved,
+        d_states: SomeTensors,
+        d_last: SomeTensors,
+        donated: bool,
+    ) -> Gradients:
         """Run the backward of a call."""
 
     def begin(self, dtype: torch.dtype, index: int | None) -> None:  # noqa: B027
