@@ -135,6 +135,19 @@ def test_a_call_launches_it(simulated_gpu) -> None:
     assert (d_wx.shape, d_R.shape) == (wx.shape, R.shape)
 
 
+@pytest.mark.usefixtures("toy")
+def test_a_module_with_lengths_launches_it(simulated_gpu) -> None:
+    module = rnnc.RNN(LSTM, 8, 48, heads=2, num_layers=2, variant="toy", backend="simulated")
+    register_launcher("toy", ToyLauncher)
+    try:
+        y, _ = module(torch.randn(5, 3, 8), lengths=torch.tensor([5, 0, 2]))
+        y.sum().backward()
+    finally:
+        unregister_launcher("toy")
+    assert simulated_gpu == ["rnnc_forward"] * 2 + ["rnnc_backward"] * 2
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
 def test_a_word_that_no_kind_has_is_answered_with_all_of_them() -> None:
     with pytest.raises(PlanError, match="auto, block, cluster, grid, alternating"):
         plan_for(LSTM, SHAPE, H200, "toy")

@@ -29,6 +29,7 @@ class Toy(Target):
 
     device = "cpu"
     dtypes: tuple[torch.dtype, ...] = (torch.float64,)
+    takes_masks = True
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -95,7 +96,8 @@ class Toy(Target):
         self.called.append("backward")
         assert saved.wx is not None
         inputs = ScanInputs(
-            saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
+            *(saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params),
+            saved.masks,
         ).map(lambda tensor: tensor.detach().requires_grad_())
         with torch.enable_grad():
             over_time, last = scan_reference(layer_call.cell, inputs)
@@ -163,6 +165,20 @@ def test_a_module_runs_on_it(toy: Toy) -> None:
     forward, backward = ["project", "forward"], ["project", "backward", "project_gradients"]
     first = "initial_states"
     assert toy.called == [first, *forward, *forward, first, *backward, *backward]
+    for one, other in zip(found["cpu"], found["toy"], strict=True):
+        torch.testing.assert_close(other, one)
+
+
+def test_a_module_with_lengths_runs_on_it(toy: Toy) -> None:
+    x, lengths = torch.randn(5, 3, 3, requires_grad=True), torch.tensor([5, 0, 2])
+    modules = {b: rnnc.RNN(rnnc.cells.gru, 3, 4, num_layers=2, backend=b) for b in ("toy", "cpu")}
+    modules["cpu"].load_state_dict(modules["toy"].state_dict())
+    found = {}
+    for name, module in modules.items():
+        y, last = module(x, lengths=lengths)
+        leaves = [x, *module.parameters()]
+        found[name] = [y, *last, *torch.autograd.grad(y.square().sum(), leaves)]
+    assert toy.called.count("forward") == toy.called.count("backward") == 2
     for one, other in zip(found["cpu"], found["toy"], strict=True):
         torch.testing.assert_close(other, one)
 
