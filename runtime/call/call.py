@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -238,3 +240,16 @@ class Call(NamedTuple):
     def features(self) -> int:
         """Number of features of the output of a layer."""
         return len(self.directions) * self.heads * self.dim
+
+
+@lru_cache(maxsize=512)
+def joint_call(call: Call) -> Call:
+    """Return the same layers, of two directions, as layers of one direction."""
+    first = last = (_both_ways(call.directions[0]),)
+    if call.uppermost != call.directions:
+        last = (_both_ways(call.uppermost[0]),)
+    return call._replace(directions=first, uppermost=last, heads=2 * call.heads, joint=False)
+
+
+def _both_ways(ahead: LayerCall) -> LayerCall:
+    return replace(ahead, choice=ahead.choice._replace(reverse="half"))

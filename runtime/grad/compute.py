@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..call.call import Call, Tensors
+from ..call.call import Call, Tensors, joint_call
 from ..call.made_masks import MadeMasks
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.layers import target_for
 from .layers.backward import backward_layers
 from .layers.forward import forward_layers, joined_states
-from .layers.joint import joint_call
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
 

@@ -18,6 +18,7 @@ from ..call.options import check_choice
 from ..call.plain import is_mapped
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
+from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..call.text import (
     CallText,
@@ -28,7 +29,6 @@ from ..call.text import (
 )
 from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
-from ..grad.spans import without_autocast
 from ..grad.transforms import kernels_follow
 from ..targets.registry import TARGETS
 from .by_layer import run_by_layer

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..call.call import Tensors
-from ..call.layer_call import fill_of
+from ..call.call import Call, Tensors
+from ..call.layer_call import Choice, fill_of
 from ..call.plain import any_function_mode
 from ..call.settings import Asked, Settings, call_of
+from ..call.spans import profiled
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
-from ..grad.spans import profiled
 from ..process.turns import short_turns
 from ..program.replays import replayed
 from ..program.seen import Entry, Seen
@@ -58,6 +58,11 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         if target.joins(call.directions[0], x, batch, settings.heads, settings.dim):
             call = call_of(settings, name, keep, tf32, asked._replace(joint=True))
     return Ready(Entry(call, forgets_wx(call)), tensors, tensors.flat())
+
+
+def rounds_now(call: Call, like: Tensor, choice: Choice) -> bool:
+    """Return True if products of a call on tensors like this now round factors to TF32."""
+    return target_for(call).rounds(like.dtype, choice.precision)
 
 
 def may_be_known() -> bool:

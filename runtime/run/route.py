@@ -13,11 +13,11 @@ from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
+from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..errors import CompileError, NoCompilerError, TensorError
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
-from ..grad.spans import without_autocast
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
 from ..targets.refusals import check_takes_inputs, check_takes_masks

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..call.call import Call, Tensors
+from ..call.call import Tensors
 from ..call.layer_call import Choice
 from ..call.options import check_choice
 from ..call.places import Places
@@ -25,9 +25,8 @@ from ..check.module import check_flag
 from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen
-from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, run_ready
+from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, rounds_now, run_ready
 from ..run.route import run_call
-from ..targets.layers import target_for
 
 
 def scan(
@@ -182,7 +181,7 @@ def _known(cell: CellSpec, backend: str, choice: Choice, given: Given) -> Ready 
     try:
         tensors = _tensors(cell, given)
         entry = _CALLS.find(_key(cell, backend, choice, tensors))
-        if entry is None or entry.options != _rounds(entry.call, wx, choice):
+        if entry is None or entry.options != rounds_now(entry.call, wx, choice):
             return None
         if tensors.ragged is not None and tensors.ragged.lengths is not None:
             if given.places is None:
@@ -197,11 +196,7 @@ def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
     """Remember a call that passed all checks, and became `ready`."""
     if _CALLS.again(key):
         call = ready.entry.call
-        remember_ready(_CALLS, key, wx, ready, _rounds(call, wx, call.directions[0].choice))
-
-
-def _rounds(call: Call, wx: Tensor, choice: Choice) -> bool:
-    return target_for(call).rounds(wx.dtype, choice.precision)
+        remember_ready(_CALLS, key, wx, ready, rounds_now(call, wx, call.directions[0].choice))
 
 
 def _key(cell: CellSpec, backend: str, choice: Choice, tensors: Tensors) -> Hashable:

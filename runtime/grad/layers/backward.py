@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.call import Call
+from ...call.call import Call, joint_call
 from ...targets.layers import packed_weights, states_for, target_for
 from .forward import stacked
 from .joint import (
-    joint_call,
     joint_ragged,
     joint_states,
     joint_weights,

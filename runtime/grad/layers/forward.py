@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...call.call import Call, Tensors
+from ...call.call import Call, Tensors, joint_call
 from ...call.layer_call import LayerCall
 from ...call.layers import LayerWeights
 from ...call.made_masks import MadeMasks
@@ -18,7 +18,7 @@ from ...call.tensors import Forward, ScanInputs, States
 from ...targets.layers import lanes_for, packed_weights, states_for, target_for, weights_for
 from ...targets.moves import Moves
 from ...targets.target import Target
-from .joint import joint_call, joint_ragged, joint_states, joint_weights
+from .joint import joint_ragged, joint_states, joint_weights
 from .rows import LayerRows, layer_rows, sizes_of
 
 

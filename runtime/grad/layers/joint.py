@@ -7,29 +7,12 @@ all heads are one product, and their states lie as the output of the layer has t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
 
 from torch import Tensor
 
-from ...call.call import Call
-from ...call.layer_call import LayerCall
 from ...call.layers import LayerWeights
 from ...call.ragged import Ragged
 from ...targets.moves import Moves
-
-
-@lru_cache(maxsize=512)
-def joint_call(call: Call) -> Call:
-    """Return the same layers, of two directions, as layers of one direction."""
-    first = last = (_both_ways(call.directions[0]),)
-    if call.uppermost != call.directions:
-        last = (_both_ways(call.uppermost[0]),)
-    return call._replace(directions=first, uppermost=last, heads=2 * call.heads, joint=False)
-
-
-def _both_ways(ahead: LayerCall) -> LayerCall:
-    return replace(ahead, choice=ahead.choice._replace(reverse="half"))
 
 
 def joint_weights(weights: Sequence[LayerWeights], moves: Moves) -> list[LayerWeights]:

@@ -19,6 +19,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from ...call.call import Call
 from ...call.marks import never_traced
 from ...call.plain import is_watched, treats_itself
+from ...call.spans import alone
 from ...call.text import CallText, read_call, write_call
 from ...errors import BackwardError, SecondOrderError
 from ...program.replays import replayed
@@ -27,7 +28,6 @@ from ...targets.layers import target_for
 from ...targets.registry import target_of
 from ..check_saved import as_left
 from ..compute import Kept, forgets_wx, forward_of, gradients_of, inference_of
-from ..spans import alone
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
 from .fakes import fake_call, fake_call_backward

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
-from ..call.plain import profiler_enabled
-from ..targets.lanes import NOTHING
+from .plain import profiler_enabled
+
+_NOTHING = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[Any]:
     """Return a span in torch's profiler, where one runs."""
-    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING
+    return torch.profiler.record_function(name) if profiler_enabled() else _NOTHING
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
@@ -24,14 +25,14 @@ def without_autocast(device: str) -> AbstractContextManager[Any]:
     """
     if torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
-    return NOTHING
+    return _NOTHING
 
 
 def alone(name: str, device: str) -> AbstractContextManager[Any]:
     """Return a span in torch's profiler, where one runs, without autocast."""
     if profiler_enabled() or torch.is_autocast_enabled(device):
         return _alone(name, device)
-    return NOTHING
+    return _NOTHING
 
 
 @contextmanager
