@@ -21,7 +21,7 @@ from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, s
 def layers_text(
     cell: Cell, shape: Shape, layers: int, bidirectional: bool, variant: str, gpu: str
 ) -> str:
-    """How the layers of a training call run on a GPU by name: a line for each direction of a call.
+    """How the layers of a training call run, forward and backward; `gpu` is the name of a GPU.
 
     Raises:
         RnncError: there is no such GPU, or no plan.

@@ -15,11 +15,11 @@ from ..runtime.call.call import Call, Tensors
 from ..runtime.call.settings import Asked, Settings, call_of
 from ..runtime.cuda.directions.joins import joins
 from ..runtime.cuda.driver.described import describe
+from ..runtime.cuda.products.precision import rounds
 from ..runtime.grad.compute import forward_of, gradients_of, kept_from
 from ..runtime.module.rnn import RNN
 from ..runtime.program.lower import lower
 from ..runtime.program.text import text_of
-from ..runtime.targets.registry import TARGETS
 
 
 class Sizes(NamedTuple):
@@ -36,26 +36,15 @@ class Sizes(NamedTuple):
 
 
 def program_of(cell: Cell, sizes: Sizes, gpu: str) -> str:
-    """The programs of a training call on a GPU by name, its forward and its backward, as text.
+    """The programs of a training call as text, forward and backward; `gpu` is the name of a GPU.
 
     Raises:
         RnncError: there is no such GPU, or no plan.
     """
-    device, hidden = describe(limits_of(gpu)), sizes.heads * sizes.head_dim
+    device, rnn = describe(limits_of(gpu)), module_of(cell, sizes, "meta")
     dtype: torch.dtype = getattr(torch, sizes.dtype)
-    rnn = RNN(
-        cell,
-        hidden,
-        hidden,
-        heads=sizes.heads,
-        num_layers=sizes.layers,
-        bidirectional=sizes.bidirectional,
-        variant=sizes.variant,
-        device="meta",
-        dtype=dtype,
-    )
     call = _call(rnn._settings(training=True), sizes, dtype, device)
-    x = torch.empty(sizes.steps, sizes.batch, hidden, dtype=dtype, device="meta")
+    x = torch.empty(sizes.steps, sizes.batch, rnn.input_size, dtype=dtype, device="meta")
     shape = sizes.batch, sizes.steps, sizes.heads, sizes.head_dim
     weights = [None if w is None else w.detach() for w in rnn._weights_on(x.device)]
     tensors = Tensors(x, (), weights, None, [x.new_empty(shape) for _ in cell.inputs])
@@ -63,9 +52,25 @@ def program_of(cell: Cell, sizes: Sizes, gpu: str) -> str:
     return "\n\n".join(_texts(call, tensors, names, torch.device("cuda", device)))
 
 
+def module_of(cell: Cell, sizes: Sizes, device: str) -> RNN:
+    """The module that makes the call."""
+    hidden = sizes.heads * sizes.head_dim
+    return RNN(
+        cell,
+        hidden,
+        hidden,
+        heads=sizes.heads,
+        num_layers=sizes.layers,
+        bidirectional=sizes.bidirectional,
+        variant=sizes.variant,
+        device=device,
+        dtype=getattr(torch, sizes.dtype),
+    )
+
+
 def _call(settings: Settings, sizes: Sizes, dtype: torch.dtype, device: int) -> Call:
-    """The call on a device by number, with both directions joined where they would be."""
-    tf32 = TARGETS["cuda"].rounds(dtype, settings.choice.precision)
+    """The call on a described device, with both directions joined where they would be."""
+    tf32 = rounds(dtype, settings.choice.precision)
     call = call_of(settings, "cuda", True, tf32, Asked())
     own = sizes.batch, sizes.heads, sizes.head_dim, dtype, device
     if settings.may_join and joins(call.directions[0], *own):
@@ -89,7 +94,6 @@ def _texts(
     named = ["y", *(f"last {state}" for state in states)]
     kept = {f"kept {number}": t for number, t in enumerate(found[count:], 1)}
     text = f"forward\n{text_of(program, given, [*named, *kept])}"
-    # What is kept may be a result too; a program has each tensor once.
     d_y = torch.empty_like(found[0])
     gradients = [d_y, *[None] * (count - 1)]
 
@@ -97,13 +101,13 @@ def _texts(
         own = kept_from(call, found[count:])
         return gradients_of(call, tensors, own, (), gradients, [True] * len(flat), False)
 
+    # What is kept may be an input too; a program has each tensor once.
     read = {"d_y": d_y, **given, **kept}
     unique = {id(tensor): name for name, tensor in reversed(read.items())}
     read = {name: tensor for name, tensor in read.items() if unique[id(tensor)] == name}
     program, _ = lower(backward, list(read.values()), device)
-    wanted = [t is not None for t in flat]
     of = iter(names)
-    d_names = [f"d_{next(of)}" if there else None for there in wanted]
+    d_names = [None if tensor is None else f"d_{next(of)}" for tensor in flat]
     return text, f"backward\n{text_of(program, read, d_names)}"
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..program.ops import Addressed, Name, Op, Running, bytes_text
+from ..program.ops import Addressed, Name, Op, Running
+from ..program.words import bytes_text
 from .driver.driver import Configured, check_launch, configured
 from .driver.library import check, keeping, letting_go
 from .driver.room import make_room

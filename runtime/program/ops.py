@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from .words import bytes_text, tensor_text
+
 if TYPE_CHECKING:
     from .recorder import Recorder
 
@@ -154,8 +156,8 @@ class Allocate(Op):
 
     def text(self, name: Name) -> str:
         """Return it in words."""
-        size, dtype = " x ".join(map(str, self.size)), str(self._dtype).removeprefix("torch.")
-        return f"allocate {name(self.slot, 0)}: {size} of {dtype}, {bytes_text(self.nbytes)}"
+        sizes = tensor_text(self.size, self._dtype, self.nbytes)
+        return f"allocate {name(self.slot, 0)}: {sizes}"
 
     def reshape(self, view: View) -> bool:
         """Allocate a result in its own shape if it is all of the memory; return True if so."""
@@ -291,11 +293,3 @@ class Free(Op):
         """Release them."""
         for slot in self._slots:
             running.tensors[slot] = None
-
-
-def bytes_text(count: int) -> str:
-    """Return a number of bytes in words."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"

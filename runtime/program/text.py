@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from .ops import bytes_text
 from .program import Program
+from .words import tensor_text
 
 
 def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[str | None]) -> str:
@@ -15,8 +15,8 @@ def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[st
 
     Args:
         program: what to print.
-        inputs: its inputs, by name, in their order.
-        results: the name of each result, in their order; None for one without a name.
+        inputs: the inputs of the program and their names, in order.
+        results: the names of its results, in order; None for one without a name.
     """
     names = dict(enumerate(inputs))
 
@@ -24,7 +24,10 @@ def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[st
         known = names.get(slot, f"constant {-slot}" if slot < 0 else f"t{slot}")
         return f"{known} + {offset}" if offset else known
 
-    lines = [f"  {each}: {_size(tensor)}" for each, tensor in inputs.items()]
+    lines = [
+        f"  {each}: {tensor_text(tensor.shape, tensor.dtype, tensor.nbytes)}"
+        for each, tensor in inputs.items()
+    ]
     lanes = list(dict.fromkeys(op.lane for op in program.ops if op.lane is not None))
     lines = ["inputs", *lines, "operations, on the caller's stream or on another"]
     for number, op in enumerate(program.ops, 1):
@@ -35,8 +38,3 @@ def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[st
         if view is not None and own is not None:
             lines.append(f"  {own}: {name(view.slot, 0)}")
     return "\n".join(lines)
-
-
-def _size(tensor: Tensor) -> str:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return f"{' x '.join(map(str, tensor.shape))} of {dtype}, {bytes_text(tensor.nbytes)}"

@@ -49,21 +49,10 @@ def test_a_recorded_program_is_the_lowered_one(case, cell, monkeypatch):
     monkeypatch.setattr(made, "lower", noted)
     made.program_of(cell, sizes, "")
     assert describe(limits) >= 100
-    hidden, dtype = sizes.heads * sizes.head_dim, getattr(torch, sizes.dtype)
-    rnn = rnnc.RNN(
-        cell,
-        hidden,
-        hidden,
-        heads=sizes.heads,
-        num_layers=sizes.layers,
-        bidirectional=sizes.bidirectional,
-        variant=sizes.variant,
-        device="cuda",
-        dtype=dtype,
-    )
+    rnn = made.module_of(cell, sizes, "cuda")
+    shape, dtype = (sizes.steps, sizes.batch, rnn.input_size), getattr(torch, sizes.dtype)
     for _ in range(4):
-        x = torch.randn(sizes.steps, sizes.batch, hidden, device="cuda", dtype=dtype)
-        x.requires_grad_()
+        x = torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True)
         rnn.zero_grad()
         y, _ = rnn(x)
         y.backward(torch.ones_like(y))
