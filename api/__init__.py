@@ -22,6 +22,7 @@ _NAMES = {
         abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
         reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
     """,
+    ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",
     ".codegen.shape": "PlanError Shape",

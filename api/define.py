@@ -80,7 +80,7 @@ class Cell(CellSpec):
             >>> rnnc.cells.elman.backward_equations()
             ('d_g = d_h_next*(1 - h_next**2)', 'd_h = 0')
         """
-        return tuple(map(str, derive(self).backward.statements))
+        return derive(self).backward.lines()
 
     def cpp(self, dtype: Dtype = "float32", *, reverse: bool = False) -> Source:
         """The C++ source of the cell's CPU kernels; `print` shows it.

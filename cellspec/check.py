@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from .declare import Gate, finite
 from .errors import CellError
-from .expression.graph import calls
-from .expression.node import ordered
+from .expression.graph import calls, everywhere
 from .functions import TABLE
 from .names import check_name
+from .refuse import leaked
 
 if TYPE_CHECKING:
     from .cell import CellSpec
@@ -131,6 +131,9 @@ def _check_updates(cell: CellSpec) -> None:
     every = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
     declared = {d.name for d in every}
     for state, update in zip(cell.states, cell.updates, strict=True):
+        for symbol in update.free_symbols:
+            if symbol.tag is not None:
+                raise leaked(symbol.name)
         for symbol in sorted(s.name for s in update.free_symbols):
             if symbol not in declared:
                 raise CellError(
@@ -150,7 +153,7 @@ def _check_updates(cell: CellSpec) -> None:
                 "a number",
                 f"where({update}, 1, 0)",
             )
-        for node in ordered([update]):
+        for node in everywhere([update]):
             if node.op == "/" and node.args[1].is_number and node.args[1].value == 0:
                 raise CellError(
                     f"{node} in the new value of `{state.name}`",

@@ -218,3 +218,16 @@ def deep_text(written: str) -> CellError:
 
 def _shortened(written: str) -> str:
     return written if len(written) <= 200 else f"{written[:100]} … {written[-80:]}"
+
+
+def leaked(name: str) -> CellError:
+    """A value of a step that is used outside it.
+
+    Args:
+        name: of the carried value.
+    """
+    return CellError(
+        f"a value of a step of repeat used outside it: it reads the carried `{name}`",
+        "outside a step, the values that repeat returns",
+        "v = repeat(n, step, v), and v after it; or one more carried value",
+    )

@@ -17,6 +17,7 @@ from ..cellspec.expression.graph import rewritten, uses
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
+from .adjoint_loops import Unwound
 from .origins import DerivativeOrigins, Origins, of_terms, rewritten_origins
 
 #: The most statements in which sympy searches for common sums and products.
@@ -75,6 +76,7 @@ class _Reverse:
         self.kept: set[sympy.Symbol] = set()  # definitions that are not inlined
         self.shares: list[tuple[Node, sympy.Expr]] = []  # each term with its operands' cotangents
         self.bound: dict[sympy.Symbol, Node] = {}  # the term of a definition
+        self.loops = Unwound()
 
     def adjoint(self) -> Adjoint:
         nodes = ordered(self.results.values())
@@ -87,8 +89,15 @@ class _Reverse:
                 names.setdefault(value, name)
         sums: dict[sympy.Symbol, str] = {}
         for node in reversed([n for n in nodes if n in active and not n.is_leaf]):
+            if node.op == "repeat":
+                for argument, share in self.loops.pulled_back(node, active):
+                    shares[argument].append(share)
+                continue
             total = sympy.Add(*shares[node])
             if total == 0:
+                continue
+            if node.op == "result":
+                self.loops.add(node, self._bound(total))
                 continue
             if not total.is_Atom and not (total.is_Mul and total == -total.args[-1]):
                 total = self._bound(total)
@@ -192,7 +201,8 @@ class _Reverse:
     def _resolved(self, totals: dict[str, sympy.Expr], sums: dict[sympy.Symbol, str]) -> Adjoint:
         """The gradients as nodes, with every definition that they need."""
         results = {sympy.Symbol(f"_result_{name}"): total for name, total in totals.items()}
-        bodies = _inlined({**self.definitions, **results}, {*results, *sums, *self.kept})
+        kept = {*results, *sums, *self.kept, *self.loops.cotangents}
+        bodies = _inlined({**self.definitions, **results}, kept)
         if len(bodies) <= _LARGEST_SEARCH:
             fresh = sympy.numbered_symbols("_c")
             shared, values = sympy.cse(
@@ -206,17 +216,20 @@ class _Reverse:
             stack = [target]
             while stack:
                 now = stack[-1]
+                read = self.loops.read_by(now) if now in self.loops else bodies[now].free_symbols
                 missing = [
                     s
-                    for s in sorted(bodies[now].free_symbols, key=str)
-                    if s in bodies and s not in resolved
+                    for s in sorted(read, key=str)
+                    if (s in bodies or s in self.loops) and s not in resolved
                 ]
                 if missing:
                     stack.extend(missing)
+                elif now in self.loops:
+                    resolved[stack.pop()] = self.loops.node(now, self.known, resolved)
                 else:
                     resolved[stack.pop()] = from_sympy(bodies[now], resolved)
         gradients = {name: resolved[sympy.Symbol(f"_result_{name}")] for name in totals}
-        origins = self._origins(gradients, resolved)
+        origins = {**self.loops.origins, **self._origins(gradients, resolved)}
         return Adjoint(gradients, {resolved[s]: name for s, name in sums.items()}, origins)
 
     def _origins(
@@ -265,7 +278,9 @@ class _Reverse:
     def _is_value(self, part: sympy.Basic) -> bool:
         """Whether it has no cotangent in it: its symbols are values of the forward."""
         given = {f"d_{name}" for name in self.results}
-        return not any(s in self.definitions or s.name in given for s in part.free_symbols)
+        return not any(
+            s in self.definitions or s in self.loops or s.name in given for s in part.free_symbols
+        )
 
 
 def _is_extreme(node: Node) -> bool:

@@ -11,7 +11,7 @@ from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
 from .linearity import linear
 from .origins import joined, of_terms, rewritten_origins
-from .program import Program, Statement
+from .program import AnyStatement, Program, Statement
 from .schedule import schedule
 from .shape import Direction
 
@@ -144,13 +144,14 @@ def _with_gradients(program: Program, wanted: list[str]) -> Program:
     """The program whose statement of `d_f` also came from the symbol f."""
     names = {f"d_{name}": symbol(name) for name in wanted}
 
-    def terms(s: Statement) -> tuple[Node, ...]:
-        own = names.get(s.target.name)
-        return s.terms if own is None else joined([s.terms, (own,)])
+    def with_own(statement: AnyStatement) -> AnyStatement:
+        own = names.get(statement.target.name) if isinstance(statement, Statement) else None
+        if own is None:
+            return statement
+        assert isinstance(statement, Statement)
+        return replace(statement, terms=joined([statement.terms, (own,)]))
 
-    return replace(
-        program, statements=tuple(replace(s, terms=terms(s)) for s in program.statements)
-    )
+    return replace(program, statements=tuple(map(with_own, program.statements)))
 
 
 def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
@@ -179,4 +180,4 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
 
 
 def _indented(program: Program) -> str:
-    return "\n".join(f"  {statement}" for statement in program.statements)
+    return "\n".join(f"  {line}" for line in program.lines())

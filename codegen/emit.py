@@ -1,26 +1,19 @@
-"""C++ text of programs, which is legal CUDA too, over one scalar type, `real`."""
+"""C++ text of expressions, which is legal CUDA too, over one scalar type, `real`."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
 from ..cellspec.expression.graph import calls
 from ..cellspec.expression.node import Node
 from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
-from .origins import joined
-from .program import Program, symbols_of
+from .program import Program, values_of
 
-_NAME = re.compile(r"\b[A-Za-z_]\w*")
 # One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries.
 _SHORT = re.compile(rf"(d_)?(({'|'.join(TABLE)})_)?[a-z](_next)?(_sum)?|t\d+")
-NBSP = "\N{NO-BREAK SPACE}"
-
 
 #: The first number that rounds to an infinite float.
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
@@ -77,90 +70,6 @@ _CPP = Form(
 )
 
 
-class Line(NamedTuple):
-    """A line of C++.
-
-    Attributes:
-        text: the line.
-        terms: the nodes of the cell's equations that it came from.
-    """
-
-    text: str
-    terms: tuple[Node, ...] = ()
-
-
-def emit_function(
-    name: str,
-    program: Program,
-    arguments: Iterable[str],
-    constants: Iterable[Constant],
-    passed: Sequence[str] = (),
-) -> str:
-    """The text of `emit_lines`, which has the same arguments."""
-    lines = emit_lines(name, program, arguments, constants, passed)
-    return "\n".join(line.text for line in lines)
-
-
-def emit_lines(
-    name: str,
-    program: Program,
-    arguments: Iterable[str],
-    constants: Iterable[Constant],
-    passed: Sequence[str] = (),
-) -> tuple[Line, ...]:
-    """An inline C++ function of a program, with values as inputs and references as outputs.
-
-    Args:
-        name: the function's name.
-        program: what it computes.
-        arguments: the names of its inputs in order. Inputs that the program does not use stay, so
-            that calls have the same form for every cell.
-        constants: the cell's numbers; those in use are declared in the function.
-        passed: functions of the table that the caller passes last, as objects of any type. Each
-            type has the function's name after a `_`, with which no name of a cell begins.
-
-    Returns:
-        The lines, which are identical in every process. A line names the terms of its statement,
-        or those whose names it has.
-    """
-    outputs = {o.name for o in program.outputs}
-    parameters = [f"real {spelled(a)}" for a in arguments]
-    parameters += [f"real& {cpp(o)}" for o in program.outputs]
-    parameters += [f"_{f}& {f}" for f in passed]
-    # No-break spaces keep a type and its name on one line.
-    head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
-    wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
-    types = ", ".join(f"typename _{f}" for f in passed)
-    lines = [f"template <{types}>"] if passed else []
-    lines += [line.replace(NBSP, " ") for line in wrapped]
-    used = {s.name for s in symbols_of(s.value for s in program.statements)}
-    for constant in constants:
-        if constant.name in used:
-            text = literal(constant.value)
-            kind = "constexpr" if text.startswith("real(") else "const"
-            lines.append(f"  {kind} real {spelled(constant.name)} = {text};")
-    head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
-    body = []
-    for statement in program.statements:
-        target = statement.target.name
-        temporary = "const bool " if statement.value.is_condition else "const real "
-        declared = "" if target in outputs else temporary
-        text = f"  {declared}{spelled(target)} = {cpp(statement.value)};"
-        body.append(Line(text, statement.terms))
-    return (*head_lines, *body, Line("}"))
-
-
-def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple[Node, ...]:
-    """The terms whose names a text has.
-
-    Args:
-        text: of one line, code or a comment.
-        named_after: the terms that names show.
-    """
-    shown = {**named_after, **{spelled(name): terms for name, terms in named_after.items()}}
-    return joined(shown.get(name, ()) for name in _NAME.findall(text))
-
-
 def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = frozenset()) -> str:
     """Inline C++ of the table's functions that the programs call and no header has.
 
@@ -168,7 +77,7 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
         programs: the programs.
         provided: functions that the target's header has in a better form than the table.
     """
-    used = calls(s.value for program in programs for s in program.statements)
+    used = calls(value for program in programs for value in values_of(program.statements))
     used -= provided
     return "\n".join(_emit_row(f) for name, f in TABLE.items() if name in used and f.cpp)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ..cellspec.expression.node import Node, ordered
-from .program import Program
+from .program import AnyStatement, Program, Statement, Unwinding
 
 # A value contains none of the inputs, or is linear in them, or neither.
 _FREE, _LINEAR, _OTHER = range(3)
@@ -29,14 +29,28 @@ def linear(program: Program, inputs: Collection[str]) -> bool:
         True
     """
     degrees = {i: _LINEAR if i.name in inputs else _FREE for i in program.inputs}
-    for statement in program.statements:
-        degrees[statement.target] = _degree(statement.value, degrees)
+    _add_degrees(program.statements, degrees)
     # An output that no input reaches is the number 0.
     return all(
         degrees[s.target] == _LINEAR or _is_zero(s.value)
         for s in program.statements
-        if s.target in program.outputs
+        if isinstance(s, Statement) and s.target in program.outputs
     )
+
+
+def _add_degrees(statements: Iterable[AnyStatement], degrees: dict[Node, int]) -> None:
+    """Add the degree of each target, in the order of the statements."""
+    for statement in statements:
+        if isinstance(statement, Statement):
+            degrees[statement.target] = _degree(statement.value, degrees)
+            continue
+        # What runs backwards carries cotangents, and sums of them, which start at 0.
+        carried = _LINEAR if isinstance(statement, Unwinding) else _FREE
+        degrees.update(dict.fromkeys(statement.targets, carried))
+        _add_degrees(statement.statements, degrees)
+        values = (*statement.starts, *statement.new)
+        if any(_degree(value, degrees) != carried and not _is_zero(value) for value in values):
+            degrees.update(dict.fromkeys(statement.targets, _OTHER))
 
 
 def _degree(value: Node, symbols: dict[Node, int]) -> int:

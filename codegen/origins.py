@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..cellspec.expression.graph import rewritten
+from ..cellspec.expression.graph import everywhere, rewritten
 from ..cellspec.expression.node import Node, ordered
+from ..cellspec.expression.sharing import LOOPS
 
 Origins = Mapping[Node, tuple[Node, ...]]
 
@@ -20,7 +21,13 @@ def of_terms(roots: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
     Args:
         roots: the new states.
     """
-    return {node: (node,) for node in ordered(roots) if node.args or node.is_symbol}
+    return {node: (node,) for node in everywhere(roots) if _is_term(node)}
+
+
+def _is_term(node: Node) -> bool:
+    """Whether a node stands in an equation. A loop does not, nor do the symbols of its body."""
+    own = node.is_symbol and "." in node.name
+    return bool(node.args or node.is_symbol) and node.op not in LOOPS and not own
 
 
 def rewritten_origins(origins: Origins, known: Mapping[Node, Node]) -> dict[Node, tuple[Node, ...]]:

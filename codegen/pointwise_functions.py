@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .derive import Pointwise
-from .emit import Line, emit_lines
+from .emit_function import emit_lines
+from .emit_statements import Line
 from .layout import layout_of
 
 

@@ -1,12 +1,16 @@
-"""`Program`: straight-line statements over real numbers, made by `derive` and emitted as C++."""
+"""`Program`: statements over real numbers, made by `derive` and emitted as C++."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
+
+#: The most bytes per thread in which a loop keeps the carried values of every pass, in float32.
+_MOST_KEPT = 2048
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,87 @@ class Statement:
     value: Node
     terms: tuple[Node, ...] = field(default=(), compare=False, repr=False)
 
+    def lines(self) -> Iterator[str]:
+        """The statement as text."""
+        yield f"{self.target} = {to_text(self.value)}"
+
     def __str__(self) -> str:
-        return f"{self.target} = {to_text(self.value)}"
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Statements that run several times, each time with new carried values.
+
+    Attributes:
+        passes: how often they run.
+        targets: the names of the carried values, also after the last pass.
+        starts: the carried values before the first pass.
+        statements: of one pass.
+        new: the carried values after the pass, as names or numbers. They change together.
+        keeps: whether it keeps the carried values before the passes, for an `Unwinding`.
+    """
+
+    passes: int
+    targets: tuple[Node, ...]
+    starts: tuple[Node, ...]
+    statements: tuple[AnyStatement, ...]
+    new: tuple[Node, ...]
+    keeps: bool = False
+
+    @property
+    def every(self) -> int:
+        """Of how many passes it keeps one: of each, or of as few as take the least memory."""
+        small = 4 * self.passes * len(self.targets) <= _MOST_KEPT
+        return 1 if small else math.isqrt(self.passes - 1) + 1
+
+    def lines(self) -> Iterator[str]:
+        """The loop as text."""
+        pairs = zip(self.targets, self.starts, strict=True)
+        starts = (f"{target} = {to_text(start)}" for target, start in pairs)
+        yield f"repeat {self.passes} times, from {', '.join(starts)}:"
+        yield from _pass(self)
+
+
+@dataclass(frozen=True)
+class Unwinding:
+    """The passes of a loop backwards, each with the carried values that the loop kept.
+
+    Attributes:
+        loop: the loop.
+        targets: the names of the cotangents and sums that it carries itself.
+        starts: these values before its first pass, which is the loop's last.
+        statements: of one pass. They read the loop's carried values before that pass.
+        new: the cotangents and sums after the pass, as names or numbers. They change together.
+    """
+
+    loop: Loop
+    targets: tuple[Node, ...]
+    starts: tuple[Node, ...]
+    statements: tuple[AnyStatement, ...]
+    new: tuple[Node, ...]
+
+    @property
+    def passes(self) -> int:
+        """How often the statements run."""
+        return self.loop.passes
+
+    def lines(self) -> Iterator[str]:
+        """The passes as text."""
+        pairs = zip(self.targets, self.starts, strict=True)
+        starts = (f"{target} = {to_text(start)}" for target, start in pairs)
+        kept = ", ".join(map(str, self.loop.targets))
+        yield f"backwards through the passes with their {kept}, from {', '.join(starts)}:"
+        yield from _pass(self)
+
+
+AnyStatement = Statement | Loop | Unwinding
+
+
+def _pass(loop: Loop | Unwinding) -> Iterator[str]:
+    for statement in loop.statements:
+        yield from (f"  {line}" for line in statement.lines())
+    yield f"  {', '.join(map(str, loop.targets))} = {', '.join(map(str, loop.new))}"
 
 
 @dataclass(frozen=True)
@@ -40,7 +123,7 @@ class Program:
     """
 
     inputs: tuple[Node, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[AnyStatement, ...]
     outputs: tuple[Node, ...]
     named_after: Mapping[str, tuple[Node, ...]] = field(
         default_factory=dict, compare=False, repr=False
@@ -49,19 +132,81 @@ class Program:
     @property
     def operations(self) -> int:
         """The number of arithmetic operations and function calls per unit."""
-        return sum(count_operations(s.value) for s in self.statements)
+        return _operations(self.statements)
 
     def reach(self) -> dict[str, set[str]]:
         """The names of the inputs that each output depends on."""
         found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
-        for statement in self.statements:
-            found[statement.target] = set().union(
-                *(found.get(s, set()) for s in statement.value.free_symbols)
-            )
+        _reach(self.statements, found)
         return {str(o): {str(i) for i in found.get(o, set())} for o in self.outputs}
 
+    def lines(self) -> tuple[str, ...]:
+        """The program as text; the statements of a loop are indented."""
+        return tuple(line for statement in self.statements for line in statement.lines())
+
     def __str__(self) -> str:
-        return "\n".join(map(str, self.statements))
+        return "\n".join(self.lines())
+
+
+def assignments(statements: Iterable[AnyStatement]) -> Iterator[Statement]:
+    """All assignments, also those in loops."""
+    for statement in statements:
+        if isinstance(statement, Statement):
+            yield statement
+        else:
+            yield from assignments(statement.statements)
+
+
+def values_of(statements: Iterable[AnyStatement]) -> Iterator[Node]:
+    """All values that statements compute or copy, also in loops."""
+    for statement in statements:
+        if isinstance(statement, Statement):
+            yield statement.value
+        else:
+            yield from (*statement.starts, *statement.new)
+            yield from values_of(statement.statements)
+
+
+def targets_of(statements: Iterable[AnyStatement]) -> Iterator[Node]:
+    """All names that statements assign, also in loops."""
+    for statement in statements:
+        if isinstance(statement, Statement):
+            yield statement.target
+        else:
+            yield from statement.targets
+            yield from targets_of(statement.statements)
+
+
+def _operations(statements: Iterable[AnyStatement]) -> int:
+    total = 0
+    for statement in statements:
+        if isinstance(statement, Statement):
+            total += count_operations(statement.value)
+            continue
+        inside = _operations(statement.statements)
+        if isinstance(statement, Unwinding) and statement.loop.every > 1:
+            inside += _operations(statement.loop.statements)
+        total += statement.passes * inside + sum(map(count_operations, statement.starts))
+    return total
+
+
+def _reach(statements: Iterable[AnyStatement], found: dict[Node, set[Node]]) -> None:
+    """Add the inputs that each target depends on."""
+
+    def inputs_of(values: Iterable[Node]) -> set[Node]:
+        return set().union(*(found.get(s, set()) for s in symbols_of(values)))
+
+    for statement in statements:
+        if isinstance(statement, Statement):
+            found[statement.target] = inputs_of([statement.value])
+            continue
+        # A pass may move a value from one carried value to the next.
+        for target, start in zip(statement.targets, statement.starts, strict=True):
+            found[target] = inputs_of([start])
+        for _ in statement.targets:
+            _reach(statement.statements, found)
+            for target, new in zip(statement.targets, statement.new, strict=True):
+                found[target] = found[target] | inputs_of([new])
 
 
 def count_operations(value: Node) -> int:

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count
 
-from ..cellspec.expression.node import Node, make, ordered, symbol
+from ..cellspec.expression.body import Body
+from ..cellspec.expression.loops import (
+    body_of,
+    carried,
+    cotangent,
+    running_sum,
+    starts_of,
+    unchanged,
+    unchanged_of,
+)
+from ..cellspec.expression.node import Node, make, number, ordered, symbol
 from ..cellspec.expression.sharing import worth_a_name
 from ..cellspec.functions import TABLE
 from .origins import Origins, joined
-from .program import Program, Statement, symbols_of
+from .program import (
+    AnyStatement,
+    Loop,
+    Program,
+    Statement,
+    Unwinding,
+    symbols_of,
+    targets_of,
+    values_of,
+)
 
 
 def schedule(
@@ -35,67 +56,165 @@ def schedule(
     """
     constants = set(constants)
     outputs = {name: symbol(name) for name in results}
-    owners: dict[Node, str] = {}
+    owners: dict[Node, Node] = {}
     for name, value in results.items():
         if not value.is_leaf:
-            owners.setdefault(value, name)
+            owners.setdefault(value, outputs[name])
+    scope = _Scope(_Names({*taken, *constants, *outputs}, wishes or {}), _Terms(origins or {}), {})
     shared = {*worth_a_name(results.values()), *owners}
-    names = _Names({*taken, *constants, *outputs}, wishes or {})
-    symbols: dict[Node, Node] = {}
-    short: dict[Node, Node] = {}
-    carried = _Carried(origins or {})
-    statements = []
-    for node in ordered([*first, *results.values()]):
-        same = _difference_of_itself(node)
-        of = node if same is None else make("-", None, (same, same))
-        args = tuple(symbols.get(a) or short[a] for a in of.args)
-        body = of if args == of.args else make(of.op, of.value, args, of.tag)
-        short[node] = body
-        carried.add(node, of.args)
-        if node in shared:
-            target = outputs[owners[node]] if node in owners else names.of(node, body)
-            symbols[node] = target
-            statements.append(Statement(target, body, carried.end(node, body, target)))
+    statements = scope.statements((*first, *results.values()), shared, owners)
     for name, value in results.items():
-        if owners.get(value) != name:
+        if owners.get(value) is not outputs[name]:
             # A number, an input, or the value of another output.
-            terms = carried.terms.get(value, ())
-            statements.append(Statement(outputs[name], symbols.get(value, value), terms))
-    inputs = symbols_of(s.value for s in statements) - {s.target for s in statements}
+            terms = scope.terms.of.get(value, ())
+            statements.append(Statement(outputs[name], scope.symbols.get(value, value), terms))
+    inputs = symbols_of(values_of(statements)) - set(targets_of(statements))
     return Program(
         inputs=tuple(sorted((s for s in inputs if s.name not in constants), key=str)),
         statements=tuple(statements),
         outputs=tuple(outputs.values()),
-        named_after=carried.named_after,
+        named_after=scope.terms.named_after,
     )
 
 
-class _Carried:
+class _Scope:
+    """The values of a program, or of the body of a loop, as they are written.
+
+    Attributes:
+        names: of the whole program.
+        terms: of the values.
+        symbols: by value, its name.
+        written: by value, its name or its expression over names.
+        loops: by node, the statement of a loop.
+    """
+
+    def __init__(self, names: _Names, terms: _Terms, symbols: dict[Node, Node]) -> None:
+        self.names = names
+        self.terms = terms
+        self.symbols = symbols
+        self.written = dict(symbols)
+        self.loops: dict[Node, Loop | Unwinding] = {}
+
+    def statements(
+        self, roots: Iterable[Node], shared: set[Node], owners: Mapping[Node, Node]
+    ) -> list[AnyStatement]:
+        """The statements that compute some values.
+
+        Args:
+            roots: the values, those first that are computed first.
+            shared: the values that get names.
+            owners: the targets of values that have a name already.
+        """
+        found: list[AnyStatement] = []
+        nodes = ordered(roots)
+        kept = {node.args[0] for node in nodes if node.op == "unwind"}
+        for node in nodes:
+            if node in self.written:
+                continue
+            if isinstance(node.value, Body):
+                loop = self._unwinding(node) if node.op == "unwind" else self._loop(node)
+                if node in kept:
+                    loop = replace(loop, keeps=True)
+                self.loops[node] = loop
+                found.append(loop)
+                continue
+            if node.op == "result":
+                self._take(node, found, owners)
+                continue
+            same = _difference_of_itself(node)
+            of = node if same is None else make("-", None, (same, same))
+            args = tuple(self.written[a] for a in of.args)
+            body = of if args == of.args else make(of.op, of.value, args, of.tag)
+            self.written[node] = body
+            self.terms.add(node, of.args)
+            if node in shared:
+                target = owners.get(node) or self.names.of(node, body)
+                self.symbols[node] = self.written[node] = target
+                found.append(Statement(target, body, self.terms.end(node, body, target)))
+        return found
+
+    def _take(self, node: Node, found: list[AnyStatement], owners: Mapping[Node, Node]) -> None:
+        """Name the result of a loop."""
+        assert isinstance(node.value, int)
+        target = self.loops[node.args[0]].targets[node.value]
+        self.terms.add(node, ())
+        if node in owners:
+            found.append(Statement(owners[node], target, self.terms.of[node]))
+            target = owners[node]
+        self.symbols[node] = self.written[node] = target
+
+    def _loop(self, node: Node) -> Loop:
+        starts = tuple(self.written[start] for start in starts_of(node))
+        targets = tuple(self.names.fresh() for _ in starts)
+        scope = self._inside(node, dict(zip(map(carried, count()), targets, strict=False)))
+        statements, new = scope.body(body_of(node))
+        return Loop(body_of(node).passes, targets, starts, statements, new)
+
+    def _unwinding(self, node: Node) -> Unwinding:
+        loop, *cotangents = node.args
+        unwound = self.loops[loop]
+        assert isinstance(unwound, Loop)
+        sums = body_of(node).roots[len(cotangents) :]
+        starts = (*(self.written[c] for c in cotangents), *(number(0) for _ in sums))
+        targets = [self.names.fresh(f"d_{target}") for target in unwound.targets]
+        targets += [self.names.fresh() for _ in sums]
+        symbols = dict(zip(map(carried, count()), unwound.targets, strict=False))
+        own = [*map(cotangent, range(len(cotangents))), *map(running_sum, range(len(sums)))]
+        scope = self._inside(loop, symbols | dict(zip(own, targets, strict=True)))
+        statements, new = scope.body(body_of(node))
+        return Unwinding(unwound, tuple(targets), starts, statements, new)
+
+    def _inside(self, loop: Node, symbols: dict[Node, Node]) -> _Scope:
+        """The scope of a body, given the names of the symbols that only the body has.
+
+        Args:
+            loop: the `"repeat"` node, whose arguments the body may read.
+            symbols: the names.
+        """
+        terms = _Terms(self.terms.origins, self.terms.named_after)
+        for place, value in enumerate(unchanged_of(loop)):
+            symbols[unchanged(place)] = self.written[value]
+            terms.of[unchanged(place)] = self.terms.of.get(value, ())
+        return _Scope(self.names, terms, symbols)
+
+    def body(self, body: Body) -> tuple[tuple[AnyStatement, ...], tuple[Node, ...]]:
+        """The statements of a pass, and the carried values after it."""
+        # The carried values change together, so each new one is computed before.
+        new = {root for root in body.roots if not root.is_leaf}
+        statements = self.statements(body.roots, {*worth_a_name(body.roots), *new}, {})
+        return tuple(statements), tuple(self.written[root] for root in body.roots)
+
+
+class _Terms:
     """The terms of each value that has no name yet, and those that a name shows.
 
     Attributes:
-        terms: by node, the terms of all that a statement up to this node writes.
+        origins: the terms of the equations that nodes came from.
         named_after: by name, the terms that it shows, as `sigmoid_f` does.
+        of: by node, the terms of all that a statement up to this node writes.
     """
 
-    def __init__(self, origins: Origins) -> None:
+    def __init__(
+        self, origins: Origins, named_after: dict[str, tuple[Node, ...]] | None = None
+    ) -> None:
         self.origins = origins
-        self.terms: dict[Node, tuple[Node, ...]] = {}
-        self.named_after = {n.name: terms for n, terms in origins.items() if n.is_symbol}
+        own = {n.name: terms for n, terms in origins.items() if n.is_symbol}
+        self.named_after = own if named_after is None else named_after
+        self.of: dict[Node, tuple[Node, ...]] = {}
 
     def add(self, node: Node, args: tuple[Node, ...]) -> None:
         """Collect the terms of a node and of its arguments up to their names."""
-        below = [self.terms[a] if a in self.terms else self.origins.get(a, ()) for a in args]
-        self.terms[node] = joined([*below, self.origins.get(node, ())])
+        below = [self.of[a] if a in self.of else self.origins.get(a, ()) for a in args]
+        self.of[node] = joined([*below, self.origins.get(node, ())])
 
     def end(self, node: Node, body: Node, target: Node) -> tuple[Node, ...]:
         """The terms of the statement of a node. Its users begin with what its name shows."""
-        found = self.terms[node]
+        found = self.of[node]
         shown: list[tuple[Node, ...]] = []
         if body.op == "call" and target.name.startswith(f"{body.name}_"):
             inner = [self.named_after.get(a.name, ()) for a in body.args if a.is_symbol]
             shown = [self.origins.get(node, ()), *inner]
-        self.terms[node] = self.named_after[target.name] = joined(shown)
+        self.of[node] = self.named_after[target.name] = joined(shown)
         return found
 
 
@@ -141,8 +260,10 @@ class _Names:
         if not wish and body.op == "call" and len(body.args) == 1 and body.args[0].is_symbol:
             assert body.name in TABLE
             wish = f"{body.name}_{body.args[0].name}"
-        if len(wish) > _LONGEST_NAME:
-            wish = ""
+        return self.fresh("" if len(wish) > _LONGEST_NAME else wish)
+
+    def fresh(self, wish: str = "") -> Node:
+        """A free name, if possible the one that is wished."""
         while not wish or wish in self.used:
             wish = f"t{self.count}"
             self.count += 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ..cellspec.expression.graph import calls
-from ..cellspec.expression.node import Node, ordered
+from ..cellspec.expression.graph import calls, everywhere
+from ..cellspec.expression.node import Node
 from ..cellspec.printing.equations import equation_lines, equation_terms
 from .derive import Pointwise
-from .emit import named_terms
+from .emit_function import named_terms
 from .pointwise_functions import pointwise_functions
+from .program import assignments
 from .render import Source
 
 _HELPER = re.compile(r"RNNC_INLINE real (\w+)\(")
@@ -71,9 +72,10 @@ def _names(pointwise: Pointwise) -> dict[str, Terms]:
 
 def _only_caller(pointwise: Pointwise, function: str) -> Terms:
     """The term that calls a function, if no other term does, nor the derivative of one."""
-    nodes = ordered(pointwise.cell.updates)
+    nodes = everywhere(pointwise.cell.updates)
     callers = tuple(n for n in nodes if n.op == "call" and n.name == function)
-    statements = (*pointwise.forward.statements, *pointwise.backward.statements)
+    programs = (*pointwise.forward.statements, *pointwise.backward.statements)
+    statements = tuple(assignments(programs))
     alone = len(callers) == 1 and all(
         callers[0] in s.terms for s in statements if function in calls([s.value])
     )

@@ -1,4 +1,7 @@
-"""Walks over expressions: replace nodes, renumber tags, count calls and uses."""
+"""Walks over expressions: replace nodes, renumber tags, count calls and uses.
+
+A loop's body is closed. Unless a function says otherwise, it sees the loop and not the body.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from .body import Body
 from .node import Node, make, ordered
 
 
@@ -25,25 +29,37 @@ def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
     return [new[root] for root in roots]
 
 
+def everywhere(roots: Iterable[Node]) -> list[Node]:
+    """The nodes of `ordered` with those of bodies, which come before their loop."""
+    found: dict[Node, None] = {}
+    for node in ordered(roots):
+        if isinstance(node.value, Body):
+            found.update(dict.fromkeys(everywhere(node.value.roots)))
+        found[node] = None
+    return list(found)
+
+
 def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
-    """The roots with tags 0, 1, … in the order of first appearance.
+    """The roots with tags 0, 1, … in the order of first appearance, also in bodies.
 
     Expressions that differ only in their tags become the same nodes.
     """
     roots = tuple(roots)
     tags = count()
     new: dict[Node, Node] = {}
-    for node in ordered(roots):
+    for node in everywhere(roots):
         tag = None if node.tag is None else next(tags)
-        now = tuple(new[a] for a in node.args)
-        same = now == node.args and tag == node.tag
-        new[node] = node if same else make(node.op, node.value, now, tag)
+        now, value = tuple(new[a] for a in node.args), node.value
+        if isinstance(value, Body):
+            value = Body(value.passes, tuple(new[root] for root in value.roots))
+        same = now == node.args and tag == node.tag and value == node.value
+        new[node] = node if same else make(node.op, value, now, tag)
     return tuple(new[root] for root in roots)
 
 
 def calls(roots: Iterable[Node]) -> set[str]:
-    """The names of the functions that expressions call."""
-    return {node.name for node in ordered(roots) if node.op == "call"}
+    """The names of the functions that expressions call, also in bodies."""
+    return {node.name for node in everywhere(roots) if node.op == "call"}
 
 
 def uses(roots: Iterable[Node]) -> Counter[Node]:

@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..errors import CellError
+from .body import Body
 from .spell import PYTHON, spell
 
 ARITHMETIC = ("+", "-", "*", "/")
@@ -29,7 +30,7 @@ _WHOLE = 2**53
 #: A power n is generated as n - 1 products.
 LARGEST_EXPONENT = 1024
 
-Value = str | int | float | None
+Value = str | int | float | Body | None
 
 
 class Node:
@@ -37,11 +38,13 @@ class Node:
 
     Attributes:
         op: `"symbol"`, `"number"`, `"true"`, `"false"`, `"neg"`, one of `+ - * /`, `"**"`, a
-            comparison such as `"<"`, one of `& | ~`, or `"call"` for a function of the table.
-        value: a symbol's or function's name, a number, or the whole exponent of a power.
+            comparison such as `"<"`, one of `& | ~`, `"call"` for a function of the table, or for
+            loops `"repeat"`, `"unwind"` and `"result"` (`loops.py`).
+        value: a symbol's or function's name, a number, the whole exponent of a power, the body of
+            a loop, or the place of a loop's result.
         args: the operands in order.
         tag: a number that tells calls of a function with the same operands apart, if the function's
-            gradient is not linear; else None.
+            gradient is not linear, and the values that a traced body carries; else None.
 
     Example:
         >>> import rnnc
@@ -147,7 +150,7 @@ _fresh_tags = count(-1, -1)
 def make(op: str, value: Value = None, args: tuple[Node, ...] = (), tag: int | None = None) -> Node:
     """The node of an operation on arguments, without any simplification."""
     # By `repr`, because 0 and -0.0 are two numbers that Python calls equal.
-    key = (op, repr(value), tag, *args)
+    key = (op, value if isinstance(value, Body) else repr(value), tag, *args)
     with _lock:
         node = _nodes.get(key)
         if node is None:
@@ -255,7 +258,12 @@ def call(name: str, *args: Node) -> Node:
 
 def call_of_its_own(name: str, *args: Node) -> Node:
     """A call of a function of the table, as a new node each time."""
-    return make("call", name, args, next(_fresh_tags))
+    return make("call", name, args, fresh_tag())
+
+
+def fresh_tag() -> int:
+    """A tag that no node has. Each is smaller than those before it."""
+    return next(_fresh_tags)
 
 
 def ordered(roots: Iterable[Node], stop: Mapping[Node, Any] | None = None) -> list[Node]:

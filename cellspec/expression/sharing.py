@@ -3,48 +3,153 @@
 Most expressions are written out. If the text would be too long, because values are shared, or too
 deep for parsers, then shared and deep values become statements with names. A text that is read back
 as the same cell also names each call with a tag that would be written twice, because reading it
-twice would make two nodes.
+twice would make two nodes. A loop is a statement of its own. Its results have names, and so do the
+values that it starts from and those that its body reads.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
 
 from .graph import uses
+from .loops import body_of, carried, results_of, starts_of, unchanged, unchanged_of
 from .node import Node, ordered
 
 #: The greatest depth of brackets in a text; Python's parser reads about 90.
 _DEPTH = 40
 #: The most nodes that a text may repeat before its shared values get names.
 _REPEATED = 2000
+#: Nodes that are written as parts of a statement of their own.
+LOOPS = ("repeat", "unwind", "result")
 
 
-def named_values(roots: Iterable[Node]) -> dict[Node, str]:
-    """The nodes that are written as statements before the roots, in order, with their names.
+@dataclass(frozen=True)
+class Named:
+    """A value that is written as a statement.
 
-    The names are t0, t1, …, which no gate, state, param or constant may have. The result is empty
-    if the expressions can be written out.
+    Attributes:
+        name: t0, t1, …, which no gate, state, param or constant may have.
+        node: the value.
     """
-    roots = list(roots)
-    if _is_moderate(roots):
-        return {}
-    return {node: f"t{i}" for i, node in enumerate(worth_a_name(roots))}
+
+    name: str
+    node: Node
 
 
-def exactly_named_values(roots: Iterable[Node]) -> dict[Node, str]:
-    """The nodes of `named_values`, and each node with a tag that would be written twice."""
-    roots = list(roots)
-    known = named_values(roots)
-    found = {*known, *_written_again(roots, known)}
-    return {n: f"t{i}" for i, n in enumerate(n for n in ordered(roots) if n in found)}
+@dataclass(frozen=True)
+class Loop:
+    """A loop, which is written as statements of its own.
+
+    Attributes:
+        node: the `"repeat"` node.
+        names: of the carried values, also after the last pass.
+        body: the statements of a pass and the carried values after it.
+    """
+
+    node: Node
+    names: tuple[str, ...]
+    body: Naming
+
+    @property
+    def passes(self) -> int:
+        """How often the body runs."""
+        return body_of(self.node).passes
+
+    @property
+    def starts(self) -> tuple[Node, ...]:
+        """The carried values before the first pass."""
+        return starts_of(self.node)
 
 
-def _written_again(roots: list[Node], named: Iterable[Node]) -> set[Node]:
+@dataclass(frozen=True)
+class Naming:
+    """How expressions are written: statements, then the expressions.
+
+    Attributes:
+        statements: in the order of the text.
+        roots: the expressions.
+        names: of all values that may be written as a name here, those of outer statements too.
+        symbols: in the body of a loop, the symbols of the cell that symbols of the body stand for.
+    """
+
+    statements: tuple[Named | Loop, ...]
+    roots: tuple[Node, ...]
+    names: Mapping[Node, str]
+    symbols: Mapping[Node, Node]
+
+    def named(self) -> Mapping[Node, str]:
+        """All names as text: those of values, and those of the cell's symbols."""
+        return {**self.names, **{node: symbol.name for node, symbol in self.symbols.items()}}
+
+
+def naming(roots: Iterable[Node], exact: bool = False) -> Naming:
+    """The statements that are written before some expressions, and the names of their values.
+
+    There are none if the expressions can be written out.
+
+    Args:
+        roots: the expressions.
+        exact: whether each node with a tag that would be written twice gets a name too.
+    """
+    return _naming(tuple(roots), exact, {}, {}, (f"t{place}" for place in count()))
+
+
+def _naming(
+    roots: tuple[Node, ...],
+    exact: bool,
+    outer: Mapping[Node, str],
+    symbols: Mapping[Node, Node],
+    free: Iterator[str],
+) -> Naming:
+    nodes = ordered(roots)
+    loops = [node for node in nodes if node.op == "repeat"]
+    found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
+    if not _is_moderate(roots, nodes):
+        found.update(worth_a_name(roots))
+    if outer and len(roots) > 1:
+        # The carried values change together, so each new one is computed before.
+        found.update(root for root in roots if not root.is_leaf)
+    if exact:
+        found |= _written_again(nodes, roots, found)
+    names, statements = dict(outer), list[Named | Loop]()
+    for node in nodes:
+        if node.op == "repeat":
+            own = tuple(next(free) for _ in starts_of(node))
+            names |= zip(results_of(node), own, strict=True)
+            body = _body(node, own, names, symbols, exact, free)
+            statements.append(Loop(node, own, body))
+        elif node in found and node.op not in LOOPS:
+            names[node] = next(free)
+            statements.append(Named(names[node], node))
+    return Naming(tuple(statements), roots, names, symbols)
+
+
+def _body(
+    loop: Node,
+    own: tuple[str, ...],
+    outer: Mapping[Node, str],
+    symbols: Mapping[Node, Node],
+    exact: bool,
+    free: Iterator[str],
+) -> Naming:
+    names: dict[Node, str] = {carried(i): name for i, name in enumerate(own)}
+    leaves: dict[Node, Node] = {}
+    for i, value in enumerate(unchanged_of(loop)):
+        if value in outer:
+            names[unchanged(i)] = outer[value]
+        else:
+            leaves[unchanged(i)] = symbols.get(value, value)
+    return _naming(body_of(loop).roots, exact, names, leaves, free)
+
+
+def _written_again(nodes: list[Node], roots: Iterable[Node], named: Iterable[Node]) -> set[Node]:
     """The nodes with a tag that are written more than once if only `named` have names."""
     once = {*named}
     written = Counter(roots)
-    for node in reversed(ordered(roots)):
+    for node in reversed(nodes):
         if node.tag is not None and written[node] > 1:
             once.add(node)
         for argument in node.args:
@@ -56,28 +161,37 @@ def _written_again(roots: list[Node], named: Iterable[Node]) -> set[Node]:
 def worth_a_name(roots: Iterable[Node], depth: int = _DEPTH) -> list[Node]:
     """The nodes that are used more than once, and some nodes of chains that are too deep, in order.
 
-    A root is included only if it is an argument too. Leaves and negated named values are not.
+    A root is included only if it is an argument too. Leaves, negated named values and loops are
+    not, but values that no pass of a loop changes are.
     """
     roots = list(roots)
     counts = uses(roots)
     found: dict[Node, None] = {}
     depths: dict[Node, int] = {}
-    for node in ordered(roots):
+    nodes = ordered(roots)
+    read = {a for node in nodes if node.op == "repeat" for a in unchanged_of(node)}
+    for node in nodes:
         depths[node] = 1 + max((depths[a] for a in node.args), default=-1)
+        if node.op in LOOPS:
+            depths[node] = 0
+            continue
         if node.is_leaf or not counts[node]:
             continue
         sign = node.op == "neg" and (node.args[0].is_leaf or node.args[0] in found)
-        if (counts[node] > 1 and not sign) or depths[node] >= depth:
+        shared = counts[node] > 1 and not sign
+        if shared or node in read or depths[node] >= depth:
             found[node] = None
             depths[node] = 0
     return list(found)
 
 
-def _is_moderate(roots: list[Node]) -> bool:
+def _is_moderate(roots: Iterable[Node], nodes: list[Node]) -> bool:
+    roots = list(roots)
     sizes: dict[Node, int] = {}
     depths: dict[Node, int] = {}
-    for node in ordered(roots):
-        sizes[node] = 1 + sum(sizes[a] for a in node.args)
-        depths[node] = 1 + max((depths[a] for a in node.args), default=-1)
+    for node in nodes:
+        inner = () if node.op in LOOPS else node.args
+        sizes[node] = 1 + sum(sizes[a] for a in inner)
+        depths[node] = 1 + max((depths[a] for a in inner), default=-1)
     repeated = sum(sizes[r] for r in roots) - len(sizes)
     return repeated <= _REPEATED and all(depths[r] <= _DEPTH for r in roots)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .body import Body
+
 if TYPE_CHECKING:
     from .node import Node
 
@@ -93,6 +95,11 @@ def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, 
         return f"{form.logic[op]}{args[0][0]}", ATOM
     if op in ("true", "false"):
         return form.logic[op], ATOM
+    if op == "result":
+        return f"{args[0][0]}[{node.value}]", ATOM
+    if isinstance(node.value, Body):
+        # For people: a loop that is emitted or read back is a statement.
+        return f"{op}({node.value.passes}, …, {', '.join(text for text, _ in args)})", ATOM
     return f"({args[0][0]} {op} {args[1][0]})", ATOM
 
 

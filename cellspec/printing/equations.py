@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
 from ..expression.node import Node, ordered, symbol
-from ..expression.sharing import named_values
+from ..expression.sharing import LOOPS, Loop, Naming, naming
 from ..expression.text import to_text
-from .latex import Letters, latex
+from .latex import Letters, latex_rows
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
@@ -29,9 +30,29 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
             terms.append(f"b_{gate.name}")
         lines.append(f"{gate.name} = {' + '.join(terms)}")
     rows = _by_reference(cell, "'")
-    named = named_values(value for _, value in rows)
-    lines += [f"{name} = {to_text(value, named)}" for value, name in named.items()]
-    return (*lines, *(f"{n}' = {named.get(v) or to_text(v, named)}" for n, v in rows))
+    written = naming(value for _, value in rows)
+    new = zip(rows, _values(written), strict=True)
+    return (*lines, *_statements(written), *(f"{name}' = {value}" for (name, _), value in new))
+
+
+def _statements(written: Naming) -> Iterator[str]:
+    """One line per shared value; a loop has a line that starts it and the lines of a pass."""
+    named = written.named()
+    for statement in written.statements:
+        if isinstance(statement, Loop):
+            pairs = zip(statement.names, statement.starts, strict=True)
+            starts = (f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs)
+            yield f"repeat {statement.passes} times, from {', '.join(starts)}:"
+            yield from (f"  {line}" for line in _statements(statement.body))
+            yield f"  {', '.join(statement.names)} = {', '.join(_values(statement.body))}"
+        else:
+            yield f"{statement.name} = {to_text(statement.node, named)}"
+
+
+def _values(written: Naming) -> list[str]:
+    """The text of each root."""
+    named = written.named()
+    return [named.get(root) or to_text(root, named) for root in written.roots]
 
 
 def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
@@ -44,14 +65,44 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         nodes = ordered([update], stop=others)
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
-    rows = [value for _, value in _by_reference(cell, "'")]
-    named = named_values(rows)
-    found: list[tuple[Node, ...]] = [(symbol(gate.name),) for gate in cell.gates]
-    for value in (*named, *rows):
-        stop = {node: None for node in named if node is not value}
-        below = [n for n in ordered([value], stop=stop) if n not in stop]
-        found.append(tuple(written[n] for n in below if n in written and not n.is_number))
-    return tuple(found)
+    rows = naming(value for _, value in _by_reference(cell, "'"))
+    gates = ((symbol(gate.name),) for gate in cell.gates)
+    last = (_below([root], rows, written.get) for root in rows.roots)
+    return (*gates, *_statement_terms(rows, written.get), *last)
+
+
+def _statement_terms(
+    scope: Naming, term: Callable[[Node], Node | None]
+) -> Iterator[tuple[Node, ...]]:
+    """For each line of the statements, the terms that it writes.
+
+    Args:
+        scope: how the lines are written.
+        term: the term that a node of the scope writes, if any.
+    """
+    for statement in scope.statements:
+        if not isinstance(statement, Loop):
+            yield _below([statement.node], scope, term)
+            continue
+        yield _below(statement.starts, scope, term)
+        body = statement.body
+
+        def inner(node: Node, body: Naming = body) -> Node | None:
+            return body.symbols.get(node) if node.is_symbol else node
+
+        yield from _statement_terms(body, inner)
+        yield _below(body.roots, body, inner)
+
+
+def _below(
+    values: Iterable[Node], scope: Naming, term: Callable[[Node], Node | None]
+) -> tuple[Node, ...]:
+    """The terms of values, without those of values that have names."""
+    values = tuple(values)
+    stop = {n: None for n in scope.names if n not in values or n.op in LOOPS}
+    nodes = (n for n in ordered(values, stop=stop) if n not in stop and n.op not in LOOPS)
+    terms = (term(node) for node in nodes if not node.is_number)
+    return tuple(found for found in terms if found is not None)
 
 
 def latex_block(cell: CellSpec) -> str:
@@ -73,12 +124,8 @@ def latex_block(cell: CellSpec) -> str:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
     values = _by_reference(cell, "_next")
-    named = {node: f"v_{{{name[1:]}}}" for node, name in named_values(v for _, v in values).items()}
-    rows += [f"{name} &= {latex(value, letters, named)}" for value, name in named.items()]
-    rows += [
-        f"{letters.letter(name)}_t &= {named.get(value) or latex(value, letters, named)}"
-        for name, value in values
-    ]
+    left = [f"{letters.letter(name)}_t" for name, _ in values]
+    rows += latex_rows(left, naming(value for _, value in values), letters)
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
 

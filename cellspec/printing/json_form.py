@@ -9,46 +9,111 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..errors import CellError, kind_of
-from ..expression.node import Node, node_of
-from ..expression.sharing import exactly_named_values
+from ..expression.loops import MOST_PASSES, repeated
+from ..expression.node import Node, fresh_tag, make, node_of
+from ..expression.sharing import Loop, Naming, naming
 from ..expression.text import from_text, to_exact_text
 
 
 def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
     """The field `updates`, and the field `shared` if values need names.
 
-    `shared` is a list of pairs, a name and a text, and each text may use the names before it.
+    `shared` is a list of pairs, a name and a text, and each text may use the names before it. A
+    loop is an object: its number of passes, the names of its carried values, what they are before
+    the first pass and after each, and a list of shared values of the body.
     """
-    named = exactly_named_values(updates)
-    texts: dict[str, Any] = {
-        "updates": [named.get(u) or to_exact_text(u, named) for u in updates],
-    }
-    if named:
-        texts["shared"] = [[name, to_exact_text(node, named)] for node, name in named.items()]
+    written = naming(updates, exact=True)
+    texts: dict[str, Any] = {"updates": _texts(written)}
+    if written.statements:
+        texts["shared"] = _shared(written)
     return texts
+
+
+def _texts(written: Naming) -> list[str]:
+    """Return the text of each root."""
+    named = written.named()
+    return [named.get(root) or to_exact_text(root, named) for root in written.roots]
+
+
+def _shared(written: Naming) -> list[Any]:
+    """Return the statements."""
+    named, found = written.named(), list[Any]()
+    for statement in written.statements:
+        if isinstance(statement, Loop):
+            loop: dict[str, Any] = {
+                "repeat": statement.passes,
+                "carried": list(statement.names),
+                "from": [named.get(s) or to_exact_text(s, named) for s in statement.starts],
+                "next": _texts(statement.body),
+            }
+            if statement.body.statements:
+                loop["shared"] = _shared(statement.body)
+            found.append(loop)
+        else:
+            found.append([statement.name, to_exact_text(statement.node, named)])
+    return found
 
 
 def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a cell with shared values in place of their names.
 
     Raises:
-        CellError: the shared values are not a list of pairs of a name and a text.
+        CellError: the shared values are not a list of pairs of a name and a text, and of loops.
     """
     rest = {name: value for name, value in fields.items() if name != "shared"}
-    known: dict[str, Node] = {}
-    shared = fields.get("shared", ())
-    if not isinstance(shared, list | tuple):
-        raise CellError(f"{shared!r} as the shared values", "a list of pairs", '[["t0", "g*h"]]')
-    for pair in shared:
-        match pair:
-            case [str() as name, str() as text]:
-                known[name] = from_text(text, known)
-            case _:
-                raise CellError(f"{pair!r} as a shared value", "a name and a text", '["t0", "g*h"]')
+    known = _known(fields.get("shared", ()), {})
     updates = rest.get("updates")
     if isinstance(updates, list | tuple):
         rest["updates"] = tuple(from_text(u, known) if isinstance(u, str) else u for u in updates)
     return rest
+
+
+def _known(shared: Any, outer: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the nodes of shared values by name, with those that were known before."""
+    known = dict(outer)
+    if not isinstance(shared, list | tuple):
+        raise CellError(f"{shared!r} as the shared values", "a list of pairs", '[["t0", "g*h"]]')
+    for entry in shared:
+        match entry:
+            case [str() as name, str() as text]:
+                known[name] = from_text(text, known)
+            case {
+                "repeat": int() as passes,
+                "carried": [*names],
+                "from": [*starts],
+                "next": [*new],
+            }:
+                body = entry.get("shared", ())
+                known |= _loop(passes, names, starts, new, body, known)
+            case _:
+                wanted = "a name and a text, or a loop"
+                raise CellError(f"{entry!r} as a shared value", wanted, '["t0", "g*h"]')
+    return known
+
+
+def _loop(
+    passes: int,
+    names: list[Any],
+    starts: list[Any],
+    new: list[Any],
+    body: Any,
+    known: dict[str, Node],
+) -> dict[str, Node]:
+    """Return the results of a loop by name."""
+    texts = (*names, *starts, *new)
+    same = len(names) == len(starts) == len(new) > 0
+    if not same or not 1 < passes <= MOST_PASSES or not all(isinstance(t, str) for t in texts):
+        raise CellError(
+            f"a loop of {passes} passes with {len(names)} carried, {len(starts)} first and"
+            f" {len(new)} next values",
+            f"2 to {MOST_PASSES:,} passes, and a text for each carried value in `from` and `next`",
+            '{"repeat": 50, "carried": ["t0"], "from": ["h"], "next": ["t0 + g"]}',
+        )
+    first, since = [from_text(text, known) for text in starts], fresh_tag()
+    symbols = [make("symbol", name, (), fresh_tag()) for name in names]
+    inside = _known(body, {**known, **dict(zip(names, symbols, strict=True))})
+    roots = [from_text(text, inside) for text in new]
+    return dict(zip(names, repeated(passes, first, symbols, roots, since), strict=True))
 
 
 def node_from(value: Any) -> Node:

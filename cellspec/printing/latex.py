@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..expression.node import Node, ordered
+from ..expression.sharing import Loop, Naming
 from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..functions import TABLE
 from .words import needs_sign
@@ -32,6 +33,49 @@ class Letters:
             return f"{self.letter(name[:-5])}_t"
         time = "_t" if name in self.gates else "_{t-1}" if name in self.states else ""
         return f"{self.letter(name)}{time}"
+
+
+def latex_rows(left: Iterable[str], written: Naming, letters: Letters) -> tuple[str, ...]:
+    """The rows of an `aligned` block: shared values, loops with the rows of a pass, results.
+
+    Args:
+        left: what the roots are assigned to.
+        written: the values.
+        letters: of names.
+    """
+    results = zip(left, _root_texts(written, letters), strict=True)
+    return (*_statement_rows(written, letters), *(f"{name} &= {value}" for name, value in results))
+
+
+def _statement_rows(written: Naming, letters: Letters) -> Iterator[str]:
+    named = _latex_names(written, letters)
+    for statement in written.statements:
+        if isinstance(statement, Loop):
+            names, body = ", ".join(map(_shared, statement.names)), statement.body
+            starts = (named.get(start) or latex(start, letters, {}) for start in statement.starts)
+            yield f"{names} &= {', '.join(starts)}"
+            yield rf"&\text{{{statement.passes} times:}}"
+            rows = _statement_rows(body, letters)
+            new = f"{names} &\\leftarrow {', '.join(_root_texts(body, letters))}"
+            yield from (row.replace("&", r"&\quad ", 1) for row in (*rows, new))
+        else:
+            yield f"{_shared(statement.name)} &= {latex(statement.node, letters, named)}"
+
+
+def _root_texts(written: Naming, letters: Letters) -> list[str]:
+    named = _latex_names(written, letters)
+    return [named.get(root) or latex(root, letters, named) for root in written.roots]
+
+
+def _latex_names(written: Naming, letters: Letters) -> dict[Node, str]:
+    """The LaTeX of values with names, and of symbols of the cell that a body reads."""
+    symbols = {node: letters.timed(symbol.name) for node, symbol in written.symbols.items()}
+    return {node: _shared(name) for node, name in written.names.items()} | symbols
+
+
+def _shared(name: str) -> str:
+    """The letter of a shared value: v with the number of its name."""
+    return f"v_{{{name[1:]}}}"
 
 
 def latex(root: Node, letters: Letters, named: Mapping[Node, str]) -> str:

@@ -192,12 +192,13 @@ def _powered(base: Arithmetic, exponent: object) -> Node:
 
 
 def shared_owner(*operands: object) -> str:
-    """The name of the cell that all traced operands belong to.
+    """The name of the cell that all traced operands belong to; empty if it is not known yet.
 
     Raises:
         CellError: they belong to two cells.
     """
-    owners = {x.owner: x for x in operands if isinstance(x, Tracer | Condition)}
+    # In the step of a `repeat` that starts from numbers, the carried values have no cell yet.
+    owners = {x.owner: x for x in operands if isinstance(x, Tracer | Condition) and x.owner}
     if len(owners) > 1:
         foreign = list(owners.values())[-1]
         raise CellError(
@@ -205,7 +206,7 @@ def shared_owner(*operands: object) -> str:
             "symbols of this cell's own signature",
             "each symbol as an argument of this function",
         )
-    return next(iter(owners))
+    return next(iter(owners), "")
 
 
 def _factor(value: object) -> str:

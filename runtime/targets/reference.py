@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
+from ...cellspec.expression.loops import body_of, carried, results_of, unchanged
 from ...cellspec.expression.node import Node, ordered
 from ...cellspec.functions import TABLE
 from ...codegen.layout import layout_of
@@ -153,8 +154,23 @@ def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) 
     """Return the values of expressions as written; a shared subexpression is evaluated once."""
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):
-        memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
+        if node.op == "repeat":
+            after = _repeated(node, [memory[a] for a in node.args], like)
+            memory |= zip(results_of(node), after, strict=True)
+        elif node.op != "result":
+            memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
     return [memory[root] for root in roots]
+
+
+def _repeated(loop: Node, arguments: list[Tensor], like: Tensor) -> list[Tensor]:
+    """Return the carried values after the passes of a loop."""
+    body = body_of(loop)
+    current, fixed = arguments[: len(body.roots)], arguments[len(body.roots) :]
+    values = {unchanged(place).name: value for place, value in enumerate(fixed)}
+    for _ in range(body.passes):
+        values |= {carried(place).name: value for place, value in enumerate(current)}
+        current = evaluate(body.roots, values, like)
+    return current
 
 
 def _apply(

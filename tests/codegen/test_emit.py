@@ -15,7 +15,8 @@ import rnnc
 from rnnc.cellspec.expression.node import both, compare, number, symbol
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.derive import derive
-from rnnc.codegen.emit import cpp, emit_function
+from rnnc.codegen.emit import cpp
+from rnnc.codegen.emit_function import emit_function
 from rnnc.codegen.program import Program, Statement, count_operations
 from rnnc.codegen.render import _environment, render
 

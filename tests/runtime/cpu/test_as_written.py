@@ -21,7 +21,7 @@ from rnnc import (
     where,
 )
 from rnnc.codegen.derive import derive
-from rnnc.codegen.emit import emit_function
+from rnnc.codegen.emit_function import emit_function
 from torch import Tensor
 
 INPUT = gate(recurrent=False, bias=False)

@@ -1,0 +1,82 @@
+"""C++ functions of programs, which are legal CUDA too."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..cellspec.declare import Constant
+from ..cellspec.expression.node import Node
+from .emit import cpp, literal, spelled
+from .emit_statements import Line, statement_lines
+from .origins import joined
+from .program import Program, symbols_of, values_of
+
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+def emit_function(
+    name: str,
+    program: Program,
+    arguments: Iterable[str],
+    constants: Iterable[Constant],
+    passed: Sequence[str] = (),
+) -> str:
+    """The text of `emit_lines`, which has the same arguments."""
+    lines = emit_lines(name, program, arguments, constants, passed)
+    return "\n".join(line.text for line in lines)
+
+
+def emit_lines(
+    name: str,
+    program: Program,
+    arguments: Iterable[str],
+    constants: Iterable[Constant],
+    passed: Sequence[str] = (),
+) -> tuple[Line, ...]:
+    """An inline C++ function of a program, with values as inputs and references as outputs.
+
+    Args:
+        name: the function's name.
+        program: what it computes.
+        arguments: the names of its inputs in order. Inputs that the program does not use stay, so
+            that calls have the same form for every cell.
+        constants: the cell's numbers; those in use are declared in the function.
+        passed: functions of the table that the caller passes last, as objects of any type. Each
+            type has the function's name after a `_`, with which no name of a cell begins.
+
+    Returns:
+        The lines, which are identical in every process. A line names the terms of its statement,
+        or those whose names it has.
+    """
+    outputs = {o.name for o in program.outputs}
+    parameters = [f"real {spelled(a)}" for a in arguments]
+    parameters += [f"real& {cpp(o)}" for o in program.outputs]
+    parameters += [f"_{f}& {f}" for f in passed]
+    # No-break spaces keep a type and its name on one line.
+    head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
+    wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
+    types = ", ".join(f"typename _{f}" for f in passed)
+    lines = [f"template <{types}>"] if passed else []
+    lines += [line.replace(NBSP, " ") for line in wrapped]
+    used = {s.name for s in symbols_of(values_of(program.statements))}
+    for constant in constants:
+        if constant.name in used:
+            text = literal(constant.value)
+            kind = "constexpr" if text.startswith("real(") else "const"
+            lines.append(f"  {kind} real {spelled(constant.name)} = {text};")
+    head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
+    return (*head_lines, *statement_lines(program.statements, outputs), Line("}"))
+
+
+def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple[Node, ...]:
+    """The terms whose names a text has.
+
+    Args:
+        text: of one line, code or a comment.
+        named_after: the terms that names show.
+    """
+    shown = {**named_after, **{spelled(name): terms for name, terms in named_after.items()}}
+    return joined(shown.get(name, ()) for name in _NAME.findall(text))
