@@ -31,6 +31,7 @@ from .cellspec.functions import (
     tanh,
     where,
 )
+from .cellspec.tracing.repeat import repeat
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
@@ -107,6 +108,7 @@ __all__ = [
     "plan_for",
     "reciprocal",
     "relu",
+    "repeat",
     "rsqrt",
     "scan",
     "scan_packed",

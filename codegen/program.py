@@ -28,12 +28,8 @@ class Statement:
     value: Node
     terms: tuple[Node, ...] = field(default=(), compare=False, repr=False)
 
-    def lines(self) -> Iterator[str]:
-        """The statement as text."""
-        yield f"{self.target} = {to_text(self.value)}"
-
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return f"{self.target} = {to_text(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -62,13 +58,6 @@ class Loop:
         small = 4 * self.passes * len(self.targets) <= _MOST_KEPT
         return 1 if small else math.isqrt(self.passes - 1) + 1
 
-    def lines(self) -> Iterator[str]:
-        """The loop as text."""
-        pairs = zip(self.targets, self.starts, strict=True)
-        starts = (f"{target} = {to_text(start)}" for target, start in pairs)
-        yield f"repeat {self.passes} times, from {', '.join(starts)}:"
-        yield from _pass(self)
-
 
 @dataclass(frozen=True)
 class Unwinding:
@@ -93,22 +82,8 @@ class Unwinding:
         """How often the statements run."""
         return self.loop.passes
 
-    def lines(self) -> Iterator[str]:
-        """The passes as text."""
-        pairs = zip(self.targets, self.starts, strict=True)
-        starts = (f"{target} = {to_text(start)}" for target, start in pairs)
-        kept = ", ".join(map(str, self.loop.targets))
-        yield f"backwards through the passes with their {kept}, from {', '.join(starts)}:"
-        yield from _pass(self)
-
 
 AnyStatement = Statement | Loop | Unwinding
-
-
-def _pass(loop: Loop | Unwinding) -> Iterator[str]:
-    for statement in loop.statements:
-        yield from (f"  {line}" for line in statement.lines())
-    yield f"  {', '.join(map(str, loop.targets))} = {', '.join(map(str, loop.new))}"
 
 
 @dataclass(frozen=True)
@@ -142,10 +117,29 @@ class Program:
 
     def lines(self) -> tuple[str, ...]:
         """The program as text; the statements of a loop are indented."""
-        return tuple(line for statement in self.statements for line in statement.lines())
+        return tuple(text for text, _ in lines_of(self.statements))
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+def lines_of(statements: Iterable[AnyStatement]) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Statements as lines of text, each with the terms of the equations that it came from."""
+    for statement in statements:
+        if isinstance(statement, Statement):
+            yield str(statement), statement.terms
+            continue
+        pairs = zip(statement.targets, statement.starts, strict=True)
+        starts = ", ".join(f"{target} = {to_text(start)}" for target, start in pairs)
+        if isinstance(statement, Loop):
+            yield f"repeat {statement.passes} times, from {starts}:", ()
+        else:
+            kept = ", ".join(map(str, statement.loop.targets))
+            yield f"backwards through the passes with their {kept}, from {starts}:", ()
+        for text, terms in lines_of(statement.statements):
+            yield f"  {text}", terms
+        new = ", ".join(map(str, statement.new))
+        yield f"  {', '.join(map(str, statement.targets))} = {new}", ()
 
 
 def assignments(statements: Iterable[AnyStatement]) -> Iterator[Statement]:

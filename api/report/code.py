@@ -13,6 +13,7 @@ from ..codegen.cpu.plan import CpuPlan
 from ..codegen.cuda.source import cuda_source
 from ..codegen.derive import Pointwise, derive
 from ..codegen.plan import Plan
+from ..codegen.program import lines_of
 from ..codegen.render import Source, render
 from ..codegen.source_terms import source_terms
 from ..runtime.cuda.nvrtc import compile_cuda, cubin_with_lines, ptx_of
@@ -125,9 +126,10 @@ def backward_text(cell: CellSpec, terms: Terms) -> Text:
         cell: the cell.
         terms: of its equations.
     """
+    program = derive(cell).backward
     lines = tuple(
-        Line(str(s), number, terms.mark(s.terms), terms.chips(s.terms))
-        for number, s in enumerate(derive(cell).backward.statements, 1)
+        Line(text, number, terms.mark(came_from), terms.chips(came_from))
+        for number, (text, came_from) in enumerate(lines_of(program.statements), 1)
     )
     note = "d_x is the gradient of x; the products with R are not shown."
     return Text("Derived backward", note, lines)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sympy.printing.mathml import MathMLPresentationPrinter
-
 from ..cellspec.cell import CellSpec
 from ..cellspec.expression.node import Node, symbol, tree_size
-from ..cellspec.expression.sharing import naming
-from ..cellspec.expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
-from ..cellspec.functions import TABLE
-from ..cellspec.printing.words import needs_sign
+from ..cellspec.expression.sharing import Loop, Naming, naming
+from .mathml_nodes import NodePrinter
 from .terms import Terms
-
-_RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
-_GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
-_BEFORE = "t−1"  # the index of a previous state
-_TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}
 
 
 @dataclass(frozen=True)
@@ -57,31 +48,62 @@ def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equa
     # Each new value is written in terms of the smaller new values.
     states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
     news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}
-    shared = {n: w for n, w in naming(cell.updates).names.items() if n not in news}
-    named = {**{node: printer.plain(name) for node, name in shared.items()}, **news}
-    for node, name in shared.items():
-        found.append(Equation(name, printer.row(name, printer.plain(name), node, named)))
+    written = naming(cell.updates)
+    named = {**printer.names(written), **news}
+    found += printer.statements(written, named, leave_out=news)
     for state, update in states:
         left = printer.timed(f"{state.name}_next")
-        found.append(Equation(state.name, printer.row(state.name, left, update, named)))
+        # A loop's result has the name that the loop's equations give it.
+        own = {update: printer.plain(written.names[update])} if update.op == "result" else {}
+        found.append(Equation(state.name, printer.row(state.name, left, update, named | own)))
     return tuple(found)
 
 
-class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
-    """sympy's printer, with the nodes of a cell as expressions."""
+class _Printer(NodePrinter):
+    """The printer of whole equations."""
 
-    def __init__(self, cell: CellSpec, terms: Terms, prefix: str) -> None:
-        super().__init__()
-        self.cell = cell
-        self.terms = terms
-        self.prefix = prefix
-        self.now = {d.name for d in (*cell.gates, *cell.inputs)}
-        self.states = {s.name for s in cell.states}
-        self.named: Mapping[Node, Any] = {}
-        self.equation = ""
-        self.count = 0
+    def names(self, written: Naming) -> dict[Node, Any]:
+        """The elements of all names."""
+        return {node: self.plain(name) for node, name in written.names.items()}
 
-    # Whole equations.
+    def statements(
+        self, written: Naming, named: Mapping[Node, Any], leave_out: Collection[Node] = ()
+    ) -> Iterator[Equation]:
+        """The equations of shared values; a loop has a head, the equations of a pass, and an end.
+
+        Args:
+            written: how the values are written.
+            named: the elements of names.
+            leave_out: values that have equations of their own.
+        """
+        for statement in written.statements:
+            if isinstance(statement, Loop):
+                yield from self._loop(statement, named)
+            elif statement.node not in leave_out:
+                left = self.plain(statement.name)
+                math = self.row(statement.name, left, statement.node, named)
+                yield Equation(statement.name, math)
+
+    def _loop(self, loop: Loop, named: Mapping[Node, Any]) -> Iterator[Equation]:
+        name, body = loop.names[0], loop.body
+        self.equation, self.count, self.named = name, 0, named
+        left = self._listed(map(self.plain, loop.names))
+        starts = self._listed(map(self._print, loop.starts))
+        times = self._text("mtext", f", then {loop.passes} times:")
+        yield Equation(name, self._whole(left, self._mrow(starts, times)))
+        outer, self.symbols, self.depth = self.symbols, {**body.symbols}, self.depth + 1
+        inside = self.names(body)
+        yield from self.statements(body, inside)
+        self.equation, self.count, self.named = f"{name}-new", 0, inside
+        new = self._listed(map(self._print, body.roots))
+        left = self._listed(map(self.plain, loop.names))
+        yield Equation(name, self._whole(left, new, sign="←"))
+        self.symbols, self.depth = outer, self.depth - 1
+
+    def _listed(self, elements: Iterable[Any]) -> Any:
+        """Elements with commas between them."""
+        first, *rest = elements
+        return self._mrow(first, *(e for element in rest for e in (self._mo(","), element)))
 
     def row(self, name: str, left: Any, value: Node, named: Mapping[Node, Any]) -> str:
         self.named = {node: shown for node, shown in named.items() if node is not value}
@@ -112,163 +134,9 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
             right.appendChild(self._marked(part, symbol(name)))
         return self._whole(self._marked(self.timed(name), symbol(name)), right)
 
-    def _whole(self, left: Any, right: Any) -> str:
+    def _whole(self, left: Any, right: Any, sign: str = "=") -> str:
         math = self.dom.createElement("math")
         math.setAttribute("display", "block")
-        math.appendChild(self._mrow(left, self._mo("="), right))
+        indents = [self._indent() for _ in range(self.depth)]
+        math.appendChild(self._mrow(*indents, left, self._mo(sign), right))
         return str(math.toxml())
-
-    # Names.
-
-    def plain(self, name: str, *after: str) -> Any:
-        """A name with its index, as sympy writes symbols: Greek letters, subscripts."""
-        base, _, index = name.partition("_")
-        word = self._text("mi", _letter(base))
-        below = ", ".join([*([index] if index else []), *after])
-        if not below:
-            return word
-        return self._pair("msub", word, self._words(below))
-
-    def timed(self, name: str) -> Any:
-        """A gate, an input or a new state at time t, a previous state at time t - 1."""
-        if name.endswith("_next"):
-            return self.plain(name[:-5], "t")
-        time = ("t",) if name in self.now else (_BEFORE,) if name in self.states else ()
-        return self.plain(name, *time)
-
-    def _index(self, letter: str, index: str) -> Any:
-        return self.plain(f"{letter}_{index}")
-
-    def _words(self, text: str) -> Any:
-        row = self.dom.createElement("mrow")
-        for place, part in enumerate(text.split(", ")):
-            if place:
-                row.appendChild(self._mo(","))
-            if part == _BEFORE:
-                for sign in (self._text("mi", "t"), self._mo("−"), self._text("mn", "1")):
-                    row.appendChild(sign)
-            else:
-                row.appendChild(self._text("mi", _letter(part)))
-        return row
-
-    # Nodes. sympy's `_print` finds this method by the name of the class.
-
-    def _print_Node(self, node: Node) -> Any:
-        if node in self.named:
-            return self._marked(self.named[node].cloneNode(True), node)
-        return self._marked(self._spelled(node), node)
-
-    def _spelled(self, node: Node) -> Any:
-        op, args = node.op, node.args
-        if op == "symbol":
-            return self.timed(node.name)
-        if op in ("number", "true", "false"):
-            return self._number(node)
-        if op == "call":
-            return self._call(node)
-        if op == "/":
-            return self._pair("mfrac", self._print(args[0]), self._print(args[1]))
-        if op == "**":
-            base = self._within(args[0], ATOM)
-            return self._pair("msup", base, self._text("mn", f"{node.value}".replace("-", "−")))
-        if op == "neg":
-            return self._mrow(self._mo("−"), self._within(args[0], PRODUCT, sign=False))
-        if op == "~":
-            return self._mrow(self._mo("¬"), self._within(args[0], ATOM))
-        if op == "*":
-            left, right = self._within(args[0], PRODUCT), self._within(args[1], SIGN, sign=False)
-            return self._mrow(left, self._times(*args), right)
-        if op in ("+", "-"):
-            left = self._within(args[0], SUM)
-            right = self._within(args[1], PRODUCT, sign=False)
-            return self._mrow(left, self._mo("−" if op == "-" else "+"), right)
-        left, right = (self._within(a, SUM) for a in args)
-        return self._mrow(left, self._mo(_RELATIONS.get(op, op)), right)
-
-    def _times(self, left: Node, right: Node) -> Any:
-        if needs_sign(left, right, _SIGMA):
-            return self._mo("·")
-        times = self._mo("\u2062")
-        times.setAttribute("lspace", "0.17em")
-        times.setAttribute("rspace", "0")
-        return times
-
-    def _number(self, node: Node) -> Any:
-        if node.value is None:
-            return self._text("mtext", node.op)
-        return self._text("mn", repr(node.value).replace("-", "−"))
-
-    def _call(self, node: Node) -> Any:
-        latex = TABLE[node.name].latex
-        name = _GREEK_WORDS.get(latex) or latex.strip("\\")
-        name = node.name if not name or "\\" in name or "{" in name else name
-        inside = []
-        for place, argument in enumerate(node.args):
-            inside += [*([self._mo(",")] if place else []), self._print(argument)]
-        word = self._text("mi", name)
-        apply = self._mo("\u2061")
-        return self._mrow(word, apply, self._mo("("), *inside, self._mo(")"))
-
-    def _within(self, node: Node, at_least: int, sign: bool = True) -> Any:
-        shown = self._print(node)
-        if node in self.named:
-            return shown
-        negative = node.op == "neg" or (node.is_number and str(node.value).startswith("-"))
-        binding = _TERM.get(node.op, SUM if node.is_condition and node.args else ATOM)
-        if node.op == "/":  # a fraction needs no brackets, but below a power
-            binding = SIGN
-        if binding >= at_least and (sign or not negative):
-            return shown
-        return self._mrow(self._mo("("), shown, self._mo(")"))
-
-    # Elements.
-
-    def _marked(self, element: Any, node: Node) -> Any:
-        """The element as a term, with an id of its own."""
-        number = self.terms.numbers.get(node)
-        if number is None:
-            return element
-        if element.tagName == "mo":
-            element = self._mrow(element)
-        if element.getAttribute("data-t"):
-            element = self._mrow(element)
-        colour = self.terms.colours.get(node)
-        element.setAttribute("id", f"{self.prefix}{self.equation}-{self.count}")
-        element.setAttribute("data-t", number)
-        element.setAttribute("class", "term" if colour is None else f"term c{colour}")
-        self.count += 1
-        return element
-
-    def _mrow(self, *children: Any) -> Any:
-        row = self.dom.createElement("mrow")
-        for child in children:
-            row.appendChild(child)
-        return row
-
-    def _pair(self, kind: str, first: Any, second: Any) -> Any:
-        element = self.dom.createElement(kind)
-        element.appendChild(first)
-        element.appendChild(second)
-        return element
-
-    def _mo(self, sign: str) -> Any:
-        return self._text("mo", sign)
-
-    def _text(self, kind: str, text: str) -> Any:
-        element = self.dom.createElement(kind)
-        element.appendChild(self.dom.createTextNode(text))
-        return element
-
-
-_SIGMA = dict(
-    zip(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
-        " upsilon phi chi psi omega".split(),
-        "αβγδεζηθικλμνξπρστυφχψω",
-        strict=True,
-    )
-)
-
-
-def _letter(word: str) -> str:
-    return _SIGMA.get(word, word)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression.node import Node, ordered
+from ..cellspec.expression.node import Node
+from ..codegen.origins import of_terms
 
 # As many as the page's style sheet has. More terms share them.
 COLOURS = 8
@@ -33,7 +34,7 @@ class Terms:
             cell: the cell.
             prefix: comes before each number, to tell the cells of one page apart.
         """
-        nodes = [n for n in ordered(cell.updates) if n.args or n.is_symbol]
+        nodes = list(of_terms(cell.updates))
         calls = [n for n in nodes if n.op == "call"]
         return cls(
             {node: f"{prefix}{place}" for place, node in enumerate(nodes)},
