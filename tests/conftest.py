@@ -200,6 +200,12 @@ def two_directions() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def loop_cells() -> ModuleType:
+    """`loop_cells.py`, likewise."""
+    return _module("loop_cells")
+
+
+@pytest.fixture(scope="session")
 def ragged() -> ModuleType:
     """`ragged_loops.py`, likewise."""
     return _module("ragged_loops")
