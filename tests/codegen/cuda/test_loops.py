@@ -1,0 +1,68 @@
+"""Kernels with loops: as many registers for 1,000 passes as for two, and no spills."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+from rnnc import Gate, State, exp
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.cuda.nvrtc import built, unpacked
+
+H200 = limits_of("H200")
+SHAPES = {
+    "block": Shape(heads=8, head_dim=64),
+    "cluster": Shape(heads=1, head_dim=256),
+    "grid": Shape(heads=1, head_dim=1024),
+    "alternating": Shape(heads=1, head_dim=512, dtype="float32"),
+    "step": Shape(heads=1, head_dim=64),
+}
+
+
+def hodgkin_huxley(passes: int) -> rnnc.Cell:
+    """The squid's axon in Euler steps of 0.01 ms (Hodgkin & Huxley, 1952), with four states."""
+
+    @rnnc.cell
+    def hodgkin_huxley(i: Gate, v: State, m: State, h: State, n: State):
+        def euler(v, m, h, n):
+            current = i - 120 * m**3 * h * (v - 50) - 36 * n**4 * (v + 77) - 0.3 * (v + 54.387)
+            opening_m = 0.1 * (v + 40) / (1 - exp(-(v + 40) / 10)) * (1 - m)
+            opening_h = 0.07 * exp(-(v + 65) / 20) * (1 - h)
+            opening_n = 0.01 * (v + 55) / (1 - exp(-(v + 55) / 10)) * (1 - n)
+            return (
+                v + 0.01 * current,
+                m + 0.01 * (opening_m - 4 * exp(-(v + 65) / 18) * m),
+                h + 0.01 * (opening_h - h / (1 + exp(-(v + 35) / 10))),
+                n + 0.01 * (opening_n - 0.125 * exp(-(v + 65) / 80) * n),
+            )
+
+        return rnnc.repeat(passes, euler, v, m, h, n)
+
+    return hodgkin_huxley
+
+
+@pytest.mark.parametrize("variant", SHAPES)
+def test_registers_do_not_grow_with_the_passes(variant):
+    shape = SHAPES[variant]
+    features = 64 if variant == "step" else None
+    kind = "auto" if variant == "step" else variant
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for passes in (2, 50, 1000):
+        cell = hodgkin_huxley(passes)
+        plan = plan_for(cell, shape, H200, kind, features=features)
+        assert plan.variant == variant
+        units = cuda_source(cell, plan).units
+        reports = [
+            report
+            for unit in units
+            for report in unpacked(built(unit, H200.arch, shape.dtype)).reports.values()
+        ]
+        found[passes] = [(r.registers, r.spills, r.stack) for r in reports]
+    for few, many in zip(found[2], found[1000], strict=True):
+        assert many[0] <= few[0] + 8
+    for each in found.values():
+        assert max(spills for _, spills, _ in each) == 0
+        # The kept values: of 50 passes, or of 32 in groups of 32.
+        assert max(stack for _, _, stack in each) <= 1024
