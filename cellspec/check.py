@@ -131,9 +131,9 @@ def _check_updates(cell: CellSpec) -> None:
     every = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
     declared = {d.name for d in every}
     for state, update in zip(cell.states, cell.updates, strict=True):
-        for symbol in update.free_symbols:
-            if symbol.tag is not None:
-                raise leaked(symbol.name)
+        for leaf in update.free_symbols:
+            if leaf.tag is not None:
+                raise leaked(leaf.name)
         for symbol in sorted(s.name for s in update.free_symbols):
             if symbol not in declared:
                 raise CellError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import count
 
 from ..cellspec.expression.body import Body
@@ -112,9 +111,8 @@ class _Scope:
             if node in self.written:
                 continue
             if isinstance(node.value, Body):
-                loop = self._unwinding(node) if node.op == "unwind" else self._loop(node)
-                if node in kept:
-                    loop = replace(loop, keeps=True)
+                backwards = node.op == "unwind"
+                loop = self._unwinding(node) if backwards else self._loop(node, node in kept)
                 self.loops[node] = loop
                 found.append(loop)
                 continue
@@ -143,12 +141,12 @@ class _Scope:
             target = owners[node]
         self.symbols[node] = self.written[node] = target
 
-    def _loop(self, node: Node) -> Loop:
+    def _loop(self, node: Node, keeps: bool) -> Loop:
         starts = tuple(self.written[start] for start in starts_of(node))
         targets = tuple(self.names.fresh() for _ in starts)
         scope = self._inside(node, dict(zip(map(carried, count()), targets, strict=False)))
         statements, new = scope.body(body_of(node))
-        return Loop(body_of(node).passes, targets, starts, statements, new)
+        return Loop(body_of(node).passes, targets, starts, statements, new, keeps)
 
     def _unwinding(self, node: Node) -> Unwinding:
         loop, *cotangents = node.args
