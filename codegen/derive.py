@@ -10,10 +10,11 @@ from ..cellspec.expression.graph import rewritten
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
 from .linearity import linear
+from .live import live_values
 from .origins import joined, of_terms, rewritten_origins
 from .program import AnyStatement, Program, Statement
 from .schedule import schedule
-from .shape import Direction
+from .shape import DIRECTIONS, Direction
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,20 @@ class Pointwise:
         backward runs.
         """
         return linear(self.backward, [f"d_{s.name}_next" for s in self.cell.states])
+
+    def extra_values(self, direction: Direction) -> int:
+        """How many more values are in use at once than in a cell of the library of this size.
+
+        The bounds of registers were fitted to those cells: a kernel needs a register for each more.
+        """
+        return self._extra_values[direction]
+
+    @cached_property
+    def _extra_values(self) -> dict[Direction, int]:
+        cell = self.cell
+        given = len(cell.gates) + len(self.saved) + len(cell.params) + len(cell.inputs)
+        usual = {"forward": len(cell.states) + given, "backward": 2 * len(cell.states) + given + 2}
+        return {d: max(0, live_values(self.program(d)) - usual[d]) for d in DIRECTIONS}
 
     def __str__(self) -> str:
         return (

@@ -33,6 +33,7 @@ def forward_registers(
     # A float32 number is split into two numbers for the matrix instructions.
     split = shape.dtype == "float32"
     working, each_tile = (74, 14) if split else (30, 6)
+    working += pointwise.extra_values("forward")
     return working + each_tile * tiles + groups * (rows // 4 * each_item + each_unit)
 
 
@@ -49,7 +50,7 @@ def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
     saved = len(pointwise.saved) + len(layout.unweighted)  # that is, all that a step reads
     each_item = math.ceil(2.9 * states + 0.9 * gates + 2.1 * saved)
     each_unit = math.ceil(1.9 * _values_per_unit(pointwise))
-    working = 28 + (8 if shape.dtype == "float32" else 0)
+    working = 28 + (8 if shape.dtype == "float32" else 0) + pointwise.extra_values("backward")
     return working + 17 * len(layout.sources) + 2 * (rows // 4 * each_item + each_unit)
 
 

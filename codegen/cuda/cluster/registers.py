@@ -24,7 +24,8 @@ def cluster_forward_registers(pointwise: Pointwise, shape: Shape, sums: Expressi
         sums: accumulators per thread, of four registers each.
     """
     each_sum = 40 if shape.dtype == "float32" else 26
-    return 435 + (240 if layout_of(pointwise.cell).sources else 0) + each_sum * sums
+    working = 435 + TENTHS * pointwise.extra_values("forward")
+    return working + (240 if layout_of(pointwise.cell).sources else 0) + each_sum * sums
 
 
 def cluster_backward_registers(
@@ -47,4 +48,5 @@ def cluster_backward_registers(
     each_item = 220 + 22 * states + 21 * read + 13 * added
     each_unit = 5 * (len(layout.bias) + params + len(layout.diagonal_gates))
     split = 145 if shape.dtype == "float32" else 0
-    return 110 + split + each_unit + 50 * slots + 33 * sums + each_item * items
+    working = 110 + split + TENTHS * pointwise.extra_values("backward")
+    return working + each_unit + 50 * slots + 33 * sums + each_item * items

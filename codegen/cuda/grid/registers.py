@@ -30,6 +30,7 @@ def forward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) ->
     """
     layout = layout_of(pointwise.cell)
     working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape, tf32)
+    working += pointwise.extra_values("forward")
     each_item = len(layout.states) + 6 * len(layout.gates) + 3 * len(pointwise.saved)
     return working, each_item + _values_per_unit(layout)
 
@@ -39,6 +40,7 @@ def backward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -
     layout = layout_of(pointwise.cell)
     gates = len(layout.gates)
     working = 18 + (20 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
+    working += pointwise.extra_values("backward")
     read = len(pointwise.saved) + len(layout.unweighted)
     each_item = 3 * len(layout.states) + 4 * gates + 3 * read
     return working + _padding(shape, tf32), each_item + _values_per_unit(layout)

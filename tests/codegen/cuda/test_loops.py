@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc import Gate, State, exp
+from rnnc import Gate, State, exp, sigmoid, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
@@ -41,6 +41,32 @@ def hodgkin_huxley(passes: int) -> rnnc.Cell:
         return rnnc.repeat(passes, euler, v, m, h, n)
 
     return hodgkin_huxley
+
+
+def wide(values: int) -> rnnc.Cell:
+    """A loop that carries many values."""
+
+    @rnnc.cell
+    def wide(g: Gate, f: Gate, h: State, c: State):
+        def step(*v):
+            pairs = zip(v, (*v[1:], v[0]), strict=True)
+            return tuple(0.5 * a + 0.3 * tanh(a * b) + 0.1 * g for a, b in pairs)
+
+        first, second, *rest = rnnc.repeat(20, step, h, c, *([0.1] * (values - 2)))
+        return first * sigmoid(f) + 0.1 * sum(rest), second
+
+    return wide
+
+
+@pytest.mark.parametrize("values", [16, 40])
+@pytest.mark.parametrize(("variant", "dim"), [("block", 128), ("cluster", 512), ("grid", 1536)])
+def test_the_planner_leaves_registers_for_what_a_loop_carries(variant, dim, values):
+    """Else R, which stays in registers, would spill."""
+    shape = Shape(heads=1 if variant != "block" else 8, head_dim=dim)
+    cell = wide(values)
+    for unit in cuda_source(cell, plan_for(cell, shape, H200, variant)).units:
+        for report in unpacked(built(unit, H200.arch, shape.dtype)).reports.values():
+            assert report.spills == 0
 
 
 @pytest.mark.parametrize("variant", SHAPES)
