@@ -45,9 +45,10 @@ def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
         >>> for line in leaky.equations()[1:]:
         ...     print(line)
         t0 = tanh(g)
-        repeat 10 times, from t1 = h:
-          t1 = t1 + 0.1*rate*(t0 - t1)
-        h' = t1
+        t1 = 0.1*rate
+        repeat 10 times, from t2 = h:
+          t2 = t2 + t1*(t0 - t2)
+        h' = t2
     """
     passes = _passes(n)
     if not callable(step):
