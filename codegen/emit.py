@@ -16,9 +16,12 @@ from ..cellspec.functions import TABLE
 from .origins import joined
 from .program import Program, symbols_of
 
-_NAME = re.compile(r"\b[A-Za-z_]\w*")
-# One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries.
-_SHORT = re.compile(rf"(d_)?(({'|'.join(TABLE)})_)?[a-z](_next)?(_sum)?|t\d+")
+# Not the name of a function in a namespace.
+_NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*")
+_IN_HEADERS = [name for name, row in TABLE.items() if not row.free_name]
+# One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries. A
+# value such as `floor_g` ends with an underscore: a name of a cell always did.
+_SHORT = re.compile(rf"(d_)?(({'|'.join(_IN_HEADERS)})_)?[a-z](_next)?(_sum)?|t\d+")
 NBSP = "\N{NO-BREAK SPACE}"
 
 
@@ -74,6 +77,7 @@ _CPP = Form(
     # product, x - x would then be its rounding error. This text is always zero or NaN.
     cancel="{}*real(0) + real(0)",
     name=spelled,
+    function=lambda name: TABLE[name].cpp_name,
 )
 
 
@@ -168,9 +172,23 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
         programs: the programs.
         provided: functions that the target's header has in a better form than the table.
     """
+    used = _used_rows(programs)
+    written = [f for f in used if f.cpp and f.name not in provided]
+    lines = [_emit_row(f) for f in written if not f.free_name]
+    spaced = [_emit_row(f) for f in written if f.free_name]
+    if spaced:
+        lines += ["namespace fn {", *spaced, "}  // namespace fn"]
+    return "\n".join(lines)
+
+
+def needs_more_functions(programs: Iterable[Program]) -> bool:
+    """Whether the programs call a function of the header of the namespace `fn`."""
+    return any(f.free_name for f in _used_rows(programs))
+
+
+def _used_rows(programs: Iterable[Program]) -> list[ElementwiseFunction]:
     used = calls(s.value for program in programs for s in program.statements)
-    used -= provided
-    return "\n".join(_emit_row(f) for name, f in TABLE.items() if name in used and f.cpp)
+    return [f for name, f in TABLE.items() if name in used]
 
 
 def _emit_row(function: ElementwiseFunction) -> str:
