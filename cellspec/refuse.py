@@ -6,7 +6,7 @@ Operands are passed as messages show them. Each `write` part that starts with co
 from __future__ import annotations
 
 from .errors import CellError
-from .foreign import in_our_words, of_math
+from .foreign import in_our_words, of_call
 
 #: The page on what a cell cannot say, with the nearest way.
 LIMITS = "docs/limits.md"
@@ -27,7 +27,7 @@ def python_number(value: str, text: str) -> CellError:
     return CellError(
         f"{value} turned into a Python number, as the functions of math do",
         "a function of rnnc's table, which has a derivative and a CUDA spelling",
-        of_math(text) or "from rnnc import tanh, exp, … and call that one",
+        of_call(text) or "from rnnc import tanh, exp, … and call that one",
     )
 
 
@@ -104,13 +104,20 @@ def attribute(value: str, name: str) -> CellError:
 
 #: Names of functions over several units.
 _OVER_UNITS = frozenset(
-    """sum mean std var max min argmax norm layer_norm rms_norm batch_norm group_norm softmax
+    """sum mean std var argmax norm layer_norm rms_norm batch_norm group_norm softmax
     log_softmax logsumexp cumsum matmul mm bmm einsum linear conv1d dot""".split()
 )
 
 
 def foreign_call(library: str, name: str) -> CellError:
     """A call of another library's function on a symbol."""
+    if name in ("max", "min", "amax", "amin"):
+        two = f"{name[-3:]}imum(a, b)"
+        return CellError(
+            f"a call of {library}.{name}",
+            "arithmetic within one unit",
+            f"from rnnc import {name[-3:]}imum, and {two}; for one over units see {LIMITS}",
+        )
     if name in _OVER_UNITS:
         return CellError(
             f"a call of {library}.{name}",
