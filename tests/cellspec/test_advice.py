@@ -184,10 +184,10 @@ def test_a_negated_condition(author):
     ],
 )
 def test_what_has_no_row_is_an_expression_of_rows(author, wrong, advised, followed, expected):
-    body = "x, y = 3 + g, 2 + tanh(h)\nreturn {}"
+    body = "x, y = 9 + g, 2 + tanh(h)\nreturn {}"
     assert author.advice(G_H, body.format(wrong)) == advised
     cell = author.cell(G_H, body.format(followed))
-    same(cell, lambda g, h: expected(3 + g, 2 + h.tanh()))
+    same(cell, lambda g, h: expected(9 + g, 2 + h.tanh()))
 
 
 FUNCTIONS = """sin cos tan atan atan2 asinh sinh cosh tanh exp expm1 exp2 log log1p log2 sqrt fabs
