@@ -91,7 +91,7 @@ def cell_that_calls(names):
     """A cell whose values have these names, and that calls every function with a free name."""
     gate, state, other, given, constant, *params = names
     one = symbol(gate) * symbol(constant) + symbol(given)
-    two = rnnc.tanh.of(symbol(state) + symbol(other))
+    two = rnnc.tanh.of(symbol(state) + symbol(other)) + 1.25
     value = one
     for place, name in enumerate(params):
         value = value + symbol(name) * (one if place % 2 else two)
