@@ -19,8 +19,10 @@ _NAMES = {
     ".cellspec.errors": "CellError",
     ".errors": "RnncError",
     ".cellspec.functions": """
-        abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
-        reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
+        abs asinh atan atan2 ceil clip clip_gradient cos cosh elu erf exp exp2 expm1 floor fmod
+        gelu hardsigmoid hardswish hardtanh heaviside leaky_relu lerp log log1p log2 logsigmoid
+        maximum minimum mish pow reciprocal relu relu6 remainder round rsqrt sigmoid sign silu sin
+        sinh softplus softsign sqrt square stop_gradient tan tanh trunc where
     """,
     ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
@@ -44,7 +46,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 
 _MODULES = ("cells", "distributed", "init", "nn")
 
-# A star import replaces no builtin: `abs` of Python works on gates and states too.
+# A star import replaces no builtin: `abs`, `round` and `pow` of Python work on gates and states.
 __all__ = sorted({*_MODULES, *_MODULE_OF} - set(dir(_builtins)))
 
 

@@ -50,7 +50,8 @@ class Cell(CellSpec):
         return cls(**{name: getattr(spec, name) for name in type(spec).model_fields})
 
     def __repr__(self) -> str:
-        kinds = {name: getattr(self, name) for name in ("gates", "states", "params", "constants")}
+        names = ("gates", "states", "inputs", "params", "constants")
+        kinds = {name: getattr(self, name) for name in names}
         parts = [f"{kind} {' '.join(d.name for d in ds)}" for kind, ds in kinds.items() if ds]
         return f"<rnnc.Cell {self.name}: {'; '.join(parts)}>"
 

@@ -38,6 +38,10 @@ class ElementwiseFunction:
         linear: whether its pullback is linear in `d`. If it is not, equal applications must not
             become one: the pullback of a sum is not the sum of the pullbacks.
         identity: whether its value is its first argument, and only its gradient differs.
+        free_name: whether a cell's own values may have its name, which cells used before the
+            function existed. Generated code then spells it with a namespace.
+        written: the node of a call in a cell, from those of its arguments, if it may be another
+            operation: `pow(x, 2)` is `x**2`.
     """
 
     name: str
@@ -51,6 +55,13 @@ class ElementwiseFunction:
     defaults: tuple[float, ...] = ()
     linear: bool = True
     identity: bool = False
+    free_name: bool = False
+    written: Callable[..., Node] | None = None
+
+    @property
+    def cpp_name(self) -> str:
+        """Its name in generated code, which no name of a cell hides."""
+        return f"fn::{self.name}" if self.free_name else self.name
 
     @property
     def symbol(self) -> Any:
@@ -92,7 +103,7 @@ class ElementwiseFunction:
                 "the value itself, as a number",
             )
         nodes = map(self._argument, self.arguments, filled)
-        return Tracer(self.node(*nodes), shared_owner(*filled))
+        return Tracer((self.written or self.node)(*nodes), shared_owner(*filled))
 
     def _filled(self, operands: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Return all arguments in their order."""

@@ -85,7 +85,7 @@ def _reason(name: str) -> str:
         return "which is a keyword of Python"
     if "__" in name:
         return "whose double underscore C++ reserves"
-    if name in TABLE:
+    if name in TABLE and not TABLE[name].free_name:
         return f"which is a function of the language ({name})"
     if _TEMPORARY.match(name):
         return "which the generated code uses itself"

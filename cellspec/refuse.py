@@ -5,10 +5,8 @@ Operands are passed as messages show them. Each `write` part that starts with co
 
 from __future__ import annotations
 
-import math
-import numbers
-
 from .errors import CellError
+from .foreign import in_our_words, of_call
 
 #: The page on what a cell cannot say, with the nearest way.
 LIMITS = "docs/limits.md"
@@ -24,12 +22,55 @@ def decision(value: str) -> CellError:
     )
 
 
-def python_number(value: str) -> CellError:
-    """A symbol converted to a Python number."""
+def python_number(value: str, text: str) -> CellError:
+    """A symbol converted to a Python number by what a text writes."""
     return CellError(
         f"{value} turned into a Python number, as the functions of math do",
         "a function of rnnc's table, which has a derivative and a CUDA spelling",
-        "from rnnc import tanh, exp, … and call that one",
+        of_call(text) or "from rnnc import tanh, exp, … and call that one",
+    )
+
+
+def called(value: str, name: str, given: list[str]) -> CellError:
+    """A symbol called like a function; its name, if it is an argument of the cell."""
+    from .functions import TABLE  # its functions raise errors of this module
+
+    found = f"a call of {value}, with {', '.join(given) or 'no argument'}"
+    if name in TABLE:
+        return CellError(
+            f"{found}: here `{name}` is an argument of the cell",
+            f"the function {TABLE[name].signature} by a name that no argument hides",
+            f"rnnc.{name}(…), or another name for the argument `{name}`",
+        )
+    product = f"{value} * ({given[0]})".replace("`", "") if len(given) == 1 else "a * b"
+    return CellError(
+        found,
+        "a function of rnnc's table or of Python: a value is not a function",
+        f"{product}, for a product of two values; a product with a matrix is a gate",
+    )
+
+
+def digits(value: str, count: int) -> CellError:
+    """A symbol rounded to digits after the point, or before it."""
+    factor = 10 ** abs(count)
+    return CellError(
+        f"round({value}, {count})",
+        "round(x), which gives a whole number",
+        f"round({factor} * x) / {factor}" if count > 0 else f"{factor} * round(x / {factor})",
+    )
+
+
+def power_and_remainder() -> CellError:
+    """A power with a third argument."""
+    return CellError("pow with three arguments", "a base and an exponent", "x**y % z")
+
+
+def exception(error: Exception) -> CellError:
+    """An exception of Python about a traced value."""
+    return CellError(
+        f"{type(error).__name__}: {error}",
+        "arithmetic, comparisons and functions of rnnc's table on traced values",
+        "an expression of those, with the arguments that the function has",
     )
 
 
@@ -57,28 +98,26 @@ def attribute(value: str, name: str) -> CellError:
     return CellError(
         f"the attribute .{name} of {value}",
         "arithmetic and functions of rnnc's table",
-        _in_our_words(name),
+        in_our_words("torch", name),
     )
-
-
-def _in_our_words(name: str) -> str:
-    """What to write in place of another library's function."""
-    from .functions import TABLE  # its functions raise errors of this module
-
-    if name in TABLE:
-        return f"from rnnc import {name}, and {name}(x)"
-    return f"an expression of rnnc's functions: there is no {name} among them"
 
 
 #: Names of functions over several units.
 _OVER_UNITS = frozenset(
-    """sum mean std var max min argmax norm layer_norm rms_norm batch_norm group_norm softmax
+    """sum mean std var argmax norm layer_norm rms_norm batch_norm group_norm softmax
     log_softmax logsumexp cumsum matmul mm bmm einsum linear conv1d dot""".split()
 )
 
 
 def foreign_call(library: str, name: str) -> CellError:
     """A call of another library's function on a symbol."""
+    if name in ("max", "min", "amax", "amin"):
+        two = f"{name[-3:]}imum(a, b)"
+        return CellError(
+            f"a call of {library}.{name}",
+            "arithmetic within one unit",
+            f"from rnnc import {name[-3:]}imum, and {two}; for one over units see {LIMITS}",
+        )
     if name in _OVER_UNITS:
         return CellError(
             f"a call of {library}.{name}",
@@ -88,13 +127,13 @@ def foreign_call(library: str, name: str) -> CellError:
     return CellError(
         f"a call of {library}.{name}",
         "a function of rnnc's table, which has a derivative and a CUDA spelling",
-        _in_our_words(name),
+        in_our_words(library, name),
     )
 
 
 def operator(symbol: str, left: str, right: str) -> CellError:
     """An operator that the language lacks."""
-    used = f"{left} {symbol} {right}".strip()
+    used = f"{left} {symbol} {right}".strip() if symbol != "divmod" else f"divmod({left}, {right})"
     found = f"an operator that is not in the language: {used}"
     if symbol in ("&", "|", "^", "~"):
         return CellError(
@@ -110,39 +149,13 @@ def operator(symbol: str, left: str, right: str) -> CellError:
             f" for a product of another value see {LIMITS}",
         )
     remedies = {
-        "%": "where(x >= m, x - m, x), for a value that leaves [0, m) by less than m",
-        "//": "x / y, if the whole part is not needed",
+        "//": "floor(x / y)",
+        "divmod": "floor(x / y) and x % y",
         "<<": "x * 2, x * 4, …",
         ">>": "x / 2, x / 4, …",
     }
     return CellError(
-        found,
-        "+ - * / ** and comparisons: real numbers, without remainders and bits",
-        remedies[symbol],
-    )
-
-
-def power_of(left: str, right: str, base: object) -> CellError:
-    """A number to the power of a symbol."""
-    real = isinstance(base, numbers.Real) and not isinstance(base, bool)
-    value = float(base) if real else 0.0  # type: ignore[arg-type]
-    if value > 0:
-        factor = f"{math.log(value)!r} * " if value != math.e else ""
-        write = f"exp({factor}{right.strip('`')}), where {left} is exp({math.log(value)!r})"
-    else:
-        write = "exp(x * log(base)), for a base above 0"
-    return CellError(f"{left} ** {right}", "a power with a whole number as its exponent", write)
-
-
-def exponent(left: str, right: str, value: object) -> CellError:
-    """An exponent that is not a whole number."""
-    numeric = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    base, power = left.strip("`"), right.strip("`")
-    shown = power if numeric or power.isidentifier() else f"({power})"
-    return CellError(
-        f"{left} ** {right}",
-        "a power with a whole number as its exponent, 0.5 or -0.5",
-        f"exp({shown} * log({base})), for {base} above 0",
+        found, "+ - * / % ** and comparisons: real numbers, without bits", remedies[symbol]
     )
 
 

@@ -129,7 +129,7 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     backward = schedule(
         dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
         constants=constants,
-        taken=wanted,
+        taken=[*wanted, *updates],
         wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
         origins=rewritten_origins(back.origins, kept),
     )
@@ -175,7 +175,8 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
     Saving sigmoid(f) takes as much memory as saving f, and the backward need not compute it.
     """
     declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
-    names = {d.name for d in declared}
+    # A state may have a function's name, and a gate may be called `next`.
+    names = {d.name for d in declared} | {f"{s.name}_next" for s in cell.states}
     gates = {symbol(g.name): g.name for g in cell.gates}
     users: dict[str, set[Node]] = {}
     for node in ordered(gradients):

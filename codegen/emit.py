@@ -12,8 +12,10 @@ from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
 from .program import Program, values_of
 
-# One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries.
-_SHORT = re.compile(rf"(d_)?(({'|'.join(TABLE)})_)?[a-z](_next)?(_sum)?|t\d+")
+_IN_HEADERS = [name for name, row in TABLE.items() if not row.free_name]
+# One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries. A
+# value such as `floor_g` ends with an underscore: a name of a cell always did.
+_SHORT = re.compile(rf"(d_)?(({'|'.join(_IN_HEADERS)})_)?[a-z](_next)?(_sum)?|t\d+")
 
 #: The first number that rounds to an infinite float.
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
@@ -67,6 +69,7 @@ _CPP = Form(
     # product, x - x would then be its rounding error. This text is always zero or NaN.
     cancel="{}*real(0) + real(0)",
     name=spelled,
+    function=lambda name: TABLE[name].cpp_name,
 )
 
 
@@ -77,9 +80,23 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
         programs: the programs.
         provided: functions that the target's header has in a better form than the table.
     """
+    used = _used_rows(programs)
+    written = [f for f in used if f.cpp and f.name not in provided]
+    lines = [_emit_row(f) for f in written if not f.free_name]
+    spaced = [_emit_row(f) for f in written if f.free_name]
+    if spaced:
+        lines += ["namespace fn {", *spaced, "}  // namespace fn"]
+    return "\n".join(lines)
+
+
+def needs_more_functions(programs: Iterable[Program]) -> bool:
+    """Whether the programs call a function of the header of the namespace `fn`."""
+    return any(f.free_name for f in _used_rows(programs))
+
+
+def _used_rows(programs: Iterable[Program]) -> list[ElementwiseFunction]:
     used = calls(value for program in programs for value in values_of(program.statements))
-    used -= provided
-    return "\n".join(_emit_row(f) for name, f in TABLE.items() if name in used and f.cpp)
+    return [f for name, f in TABLE.items() if name in used]
 
 
 def _emit_row(function: ElementwiseFunction) -> str:

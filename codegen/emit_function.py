@@ -13,7 +13,8 @@ from .emit_statements import Line, statement_lines
 from .origins import joined
 from .program import Program, symbols_of, values_of
 
-_NAME = re.compile(r"\b[A-Za-z_]\w*")
+# Not the name of a function in a namespace.
+_NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*")
 NBSP = "\N{NO-BREAK SPACE}"
 
 

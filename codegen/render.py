@@ -14,7 +14,7 @@ import jinja2
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
-from .emit import emit_used_functions, spelled
+from .emit import emit_used_functions, needs_more_functions, spelled
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions
 from .spaces import numbers
@@ -64,6 +64,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     """
     cell = pointwise.cell
     layout = layout_of(cell)
+    more_functions = needs_more_functions((pointwise.forward, pointwise.backward))
     code = (
         _environment()
         .get_template(plan.template)
@@ -81,10 +82,13 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             functions=emit_used_functions(
                 map(pointwise.program, plan.directions), provided=plan.provided
             ),
+            more_functions=more_functions,
             **pointwise_functions(pointwise, sorted(plan.passed)),
         )
     )
     headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())
+    if more_functions:  # by themselves, so that sources without them stay as they were
+        headers += _headers(plan.more_functions)
     return Source(cell.name, code, headers, plan)
 
 

@@ -209,11 +209,16 @@ class _Terms:
         """The terms of the statement of a node. Its users begin with what its name shows."""
         found = self.of[node]
         shown: list[tuple[Node, ...]] = []
-        if body.op == "call" and target.name.startswith(f"{body.name}_"):
+        if body.op == "call" and target.name in _named_after(body):
             inner = [self.named_after.get(a.name, ()) for a in body.args if a.is_symbol]
             shown = [self.origins.get(node, ()), *inner]
         self.of[node] = self.named_after[target.name] = joined(shown)
         return found
+
+
+def _named_after(call: Node) -> list[str]:
+    """The name of a call's value, `sigmoid_f`, if its argument has a name."""
+    return [f"{call.name}_{a.name}" for a in call.args if a.is_symbol]
 
 
 def _difference_of_itself(node: Node) -> Node | None:

@@ -28,6 +28,7 @@ class Form:
             values are equal, but these are two nodes.
         cancel: the text for x - x, with `{}` for x; empty if it is written as it is.
         name: the spelling of a symbol's name.
+        function: the spelling of a function's name.
     """
 
     number: Callable[[float], tuple[str, int]]
@@ -36,6 +37,7 @@ class Form:
     exact: bool = False
     cancel: str = ""
     name: Callable[[str], str] = str
+    function: Callable[[str], str] = str
 
 
 def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> str:
@@ -73,7 +75,7 @@ def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, 
         assert isinstance(node.value, int | float)
         return form.number(node.value)
     if op == "call":
-        return f"{node.name}({', '.join(text for text, _ in args)})", ATOM
+        return f"{form.function(node.name)}({', '.join(text for text, _ in args)})", ATOM
     if op in _BINDING:
         binding = _BINDING[op]
         if op == "-" and node.args[0] is node.args[1] and form.cancel:

@@ -14,6 +14,7 @@ from ..errors import CellError
 from ..functions import TABLE
 from . import node as nodes
 from .node import Node
+from .powers import raised
 
 
 def factored() -> AbstractContextManager[None]:
@@ -122,7 +123,7 @@ class _Converter:
         if isinstance(factor, sympy.Pow):
             base, exponent = factor.args
             if not exponent.is_Integer:
-                raise CellError(f"`{factor}`", "whole exponents", "sqrt(x), or exp(p * log(x))")
+                return False, raised(self.node(base), self.node(exponent))
             return bool(exponent < 0), nodes.power(self.node(base), abs(int(exponent)))
         if factor.func.__name__ == "reciprocal":
             return True, self.node(factor.args[0])

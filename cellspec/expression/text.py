@@ -13,6 +13,7 @@ from .. import refuse
 from ..functions import TABLE
 from . import node as nodes
 from .node import Node
+from .powers import raised
 from .spell import EXACT, PYTHON, spell
 
 _RELATIONS: dict[type[ast.cmpop], str] = {
@@ -113,7 +114,8 @@ class _Reader:
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return nodes.negated(self._condition(self.read(operand)))
             case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
-                return nodes.power(self._arithmetic(self.read(base)), self._exponent(exponent))
+                sides = self._arithmetic(self.read(base)), self._arithmetic(self.read(exponent))
+                return raised(*sides)
             case ast.Compare(left=left, ops=[relation], comparators=[right]) if (
                 type(relation) in _RELATIONS
             ):
@@ -136,16 +138,6 @@ class _Reader:
         if operator == "|":
             return nodes.either(self._condition(left), self._condition(right))
         return nodes.binary(operator, self._arithmetic(left), self._arithmetic(right))
-
-    def _exponent(self, node: ast.expr) -> int:
-        """A literal whole number; an exponent that is an expression is refused."""
-        sign = 1
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = -1, node.operand
-        match node:
-            case ast.Constant(value=int() as value) if not isinstance(value, bool):
-                return sign * value
-        raise refuse.text(self.text, f"the exponent {_shown(node)}")
 
     def _condition(self, value: Node) -> Node:
         # A symbol is a number, so it is not a condition.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import traceback
 from pathlib import Path
+from types import FrameType
 
 _HERE = Path(__file__).parents[1]
 
@@ -19,10 +21,24 @@ def place(filename: str, line: int) -> str:
 
 def place_of_caller() -> str:
     """The line outside this package that called it."""
+    frame = _caller()
+    return place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _caller() -> FrameType:
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_HERE):
         frame = frame.f_back
-    return place(frame.f_code.co_filename, frame.f_lineno)
+    return frame
+
+
+def expression_at_caller() -> str:
+    """The text of what the line outside this package evaluates; empty if its file is not there."""
+    frame = _caller()
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    first, last, begin, end = positions
+    line = linecache.getline(frame.f_code.co_filename, first or 0).encode()
+    return line[begin:end].decode() if first is not None and first == last else ""
 
 
 def place_of_error(error: BaseException, filename: str) -> str:
@@ -36,3 +52,8 @@ def place_of_error(error: BaseException, filename: str) -> str:
     outside = [f for f in frames if not Path(f.filename).is_relative_to(_HERE)]
     own = [f for f in outside if f.filename == filename] or outside
     return place(own[-1].filename, own[-1].lineno or 0)
+
+
+def raised_here(error: BaseException) -> bool:
+    """Whether this package raised an error, or what it called in C."""
+    return Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_HERE)

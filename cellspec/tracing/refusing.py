@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from .. import refuse
 from ..errors import kind_of
 from ..expression.node import Node, tree_size
+from .place import expression_at_caller
 
 
 class Refusing:
@@ -21,15 +22,14 @@ class Refusing:
         raise refuse.decision(shown(self))
 
     def _not_a_number(self, *_: object) -> NoReturn:
-        raise refuse.python_number(shown(self))
+        raise refuse.python_number(shown(self), expression_at_caller())
 
-    __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _not_a_number
-    __floor__ = __ceil__ = _not_a_number
+    __float__ = __int__ = __index__ = __complex__ = _not_a_number
 
     def _not_a_sequence(self, *_: object) -> NoReturn:
         raise refuse.sequence(shown(self))
 
-    __iter__ = __len__ = __getitem__ = __contains__ = _not_a_sequence
+    __iter__ = __len__ = __getitem__ = __setitem__ = __delitem__ = __contains__ = _not_a_sequence
 
     def __format__(self, specification: str) -> str:
         if specification:
@@ -62,6 +62,11 @@ class Refusing:
         if operator and method == "__call__":
             _check_operands(inputs)
         raise refuse.foreign_call("numpy", ufunc.__name__)
+
+    def __array_function__(
+        self, function: Any, types: object, operands: object, options: object
+    ) -> NoReturn:
+        raise refuse.foreign_call("numpy", function.__name__)
 
     def _sympy_(self) -> NoReturn:
         raise refuse.foreign_call("sympy", "sympify")

@@ -17,7 +17,7 @@ from ..declare import Constant, Gate, Input, Param, State, gate, param, state
 from ..errors import CellError
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
-from .place import place, place_of_error
+from .place import place, place_of_error, raised_here
 from .refusing import number_of, shown
 from .tracer import Tracer, expression, shared_owner
 
@@ -159,6 +159,12 @@ def _run(
             "a body whose calls end; its expressions may have any depth",
             "a loop in place of the recursion",
         ) from error
+    except Exception as error:
+        # Python itself raises a TypeError in the author's line.
+        if not isinstance(error, TypeError) and not raised_here(error):
+            raise
+        where = place_of_error(error, function.__code__.co_filename)
+        raise refuse.exception(error).at(f"{function.__name__}, {where}") from error
     if isinstance(returned, dict):
         raise refuse.returned(returned, states)
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)

@@ -9,6 +9,7 @@ from .. import refuse
 from ..errors import CellError
 from ..expression import node as nodes
 from ..expression.node import Node
+from ..expression.powers import raised
 from .refusing import Refusing, no_operator, number_of, shown
 
 
@@ -44,8 +45,19 @@ class Arithmetic:
     def __rtruediv__(self, other: float) -> Any:
         return combine("/", other, self)
 
-    def __pow__(self, exponent: float) -> Any:
-        return Tracer(_powered(self, exponent), shared_owner(self))
+    def __mod__(self, other: Arithmetic | float) -> Any:
+        return combine("%", self, other)
+
+    def __rmod__(self, other: float) -> Any:
+        return combine("%", other, self)
+
+    def __pow__(self, exponent: Arithmetic | float, modulus: object = None) -> Any:
+        if modulus is not None:
+            raise refuse.power_and_remainder()
+        return _powered(self, exponent)
+
+    def __rpow__(self, base: float) -> Any:
+        return _powered(base, self)
 
     def __neg__(self) -> Any:
         return Tracer(nodes.negative(expression(self)), shared_owner(self))
@@ -54,7 +66,21 @@ class Arithmetic:
         return Tracer(expression(self), shared_owner(self))
 
     def __abs__(self) -> Any:
-        return Tracer(nodes.call("abs", expression(self)), shared_owner(self))
+        return called("abs", self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits:
+            raise refuse.digits(shown(self), digits)
+        return called("round", self)
+
+    def __floor__(self) -> Any:
+        return called("floor", self)
+
+    def __ceil__(self) -> Any:
+        return called("ceil", self)
+
+    def __trunc__(self) -> Any:
+        return called("trunc", self)
 
     def __lt__(self, other: Arithmetic | float) -> Any:
         return compared("<", self, other)
@@ -84,10 +110,13 @@ class Tracer(Refusing, Arithmetic):
 
     __hash__ = object.__hash__
 
-    def __rpow__(self, base: object) -> NoReturn:
-        raise refuse.power_of(shown(base), shown(self), base)
+    def __call__(self, *operands: object, **named: object) -> NoReturn:
+        """Refuse a call: an argument of a cell may have the name of a function."""
+        taken = self.expression.name if self.expression.is_symbol else ""
+        given = [*map(shown, operands), *(f"{name}={shown(x)}" for name, x in named.items())]
+        raise refuse.called(shown(self), taken, given)
 
-    __mod__, __rmod__ = no_operator("%")
+    __divmod__, __rdivmod__ = no_operator("divmod")
     __floordiv__, __rfloordiv__ = no_operator("//")
     __matmul__, __rmatmul__ = no_operator("@")
     __lshift__, __rlshift__ = no_operator("<<")
@@ -135,6 +164,12 @@ class Condition(Refusing):
     __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _not_arithmetic
     __lt__ = __le__ = __gt__ = __ge__ = _not_arithmetic
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _not_arithmetic
+    __divmod__ = __rdivmod__ = __round__ = __floor__ = __ceil__ = __trunc__ = _not_arithmetic
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _not_arithmetic
+
+    def __call__(self, *operands: object, **named: object) -> NoReturn:
+        """Refuse a call."""
+        raise refuse.called(shown(self), "", [*map(shown, operands), *named])
 
     def _equality(self, relation: str, other: object) -> NoReturn:
         if isinstance(other, Condition):
@@ -171,9 +206,16 @@ def combine(symbol: str, a: object, b: object) -> Tracer:
         own, other = (a, b) if isinstance(a, Condition) else (b, a)
         raise refuse.condition(shown(own), _factor(other) if symbol == "*" else "")
     left, right = expression(a), expression(b)
-    if symbol == "/" and right.is_number and right.value == 0:
-        raise CellError(f"{shown(a)} / 0", "a divisor that is not zero", "another divisor")
+    if symbol in ("/", "%") and right.is_number and right.value == 0:
+        raise CellError(f"{shown(a)} {symbol} 0", "a divisor that is not zero", "another divisor")
+    if symbol == "%":
+        return Tracer(nodes.call("remainder", left, right), shared_owner(a, b))
     return Tracer(nodes.binary(symbol, left, right), shared_owner(a, b))
+
+
+def called(function: str, operand: Arithmetic) -> Tracer:
+    """A function of the table of one operand."""
+    return Tracer(nodes.call(function, expression(operand)), shared_owner(operand))
 
 
 def compared(relation: str, a: object, b: object) -> Condition:
@@ -181,14 +223,8 @@ def compared(relation: str, a: object, b: object) -> Condition:
     return Condition(nodes.compare(relation, expression(a), expression(b)), shared_owner(a, b))
 
 
-def _powered(base: Arithmetic, exponent: object) -> Node:
-    if isinstance(exponent, numbers.Real) and not isinstance(exponent, bool):
-        value = number_of(exponent)
-        if value == int(value):
-            return nodes.power(expression(base), int(value))
-        if abs(value) == 0.5:
-            return nodes.call("sqrt" if value > 0 else "rsqrt", expression(base))
-    raise refuse.exponent(shown(base), shown(exponent), exponent)
+def _powered(base: object, exponent: object) -> Tracer:
+    return Tracer(raised(expression(base), expression(exponent)), shared_owner(base, exponent))
 
 
 def shared_owner(*operands: object) -> str:

@@ -34,6 +34,7 @@ class CpuPlan:
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"
     headers: ClassVar[str] = "cpu/lib"
+    more_functions: ClassVar[str] = "cpu/functions"
     # Of the table's functions, those that math.h has; a forward calls them by name.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = frozenset()

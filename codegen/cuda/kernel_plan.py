@@ -89,6 +89,7 @@ class KernelPlan(ABC):
 
     kind: ClassVar[str]
     headers: ClassVar[str] = "cuda/lib"
+    more_functions: ClassVar[str] = "cuda/functions"
     # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})

@@ -69,7 +69,13 @@ __device__ void* memset(void*, int, size_t);
 __device__ float expf(float), expm1f(float), logf(float), log1pf(float), tanhf(float), fabsf(float);
 __device__ float sqrtf(float), sinf(float), cosf(float), erff(float), fmaf(float, float, float);
 __device__ float fmaxf(float, float), fminf(float, float);
+__device__ float floorf(float), ceilf(float), truncf(float), rintf(float), fmodf(float, float);
+__device__ float tanf(float), atanf(float), atan2f(float, float), sinhf(float), coshf(float);
+__device__ float asinhf(float), log2f(float), exp2f(float), powf(float, float);
 __device__ double exp(double), expm1(double), log(double), log1p(double), tanh(double);
 __device__ double fabs(double), sqrt(double), sin(double), cos(double), erf(double);
+__device__ double floor(double), ceil(double), trunc(double), rint(double), fmod(double, double);
+__device__ double tan(double), atan(double), atan2(double, double), sinh(double), cosh(double);
+__device__ double asinh(double), log2(double), exp2(double), pow(double, double);
 }
 __device__ unsigned max(unsigned, unsigned);

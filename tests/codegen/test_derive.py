@@ -83,11 +83,13 @@ def test_lstm_backward_takes_at_most_40_operations():
 def test_gradient_rules_at_ties_are_those_of_torch():
     """The points where a derivative does not exist: the table owns a value, and torch's is it."""
     one_sided = ["relu", "leaky_relu", "elu", "abs", "maximum", "minimum", "clip", "where"]
+    one_sided += ["relu6", "hardtanh", "hardsigmoid", "hardswish", "atan2", "round"]
     for name in one_sided:
         function = TABLE[name]
         arguments = {
             "maximum": ("g", "h"),
             "minimum": ("g", "h"),
+            "atan2": ("g", "h"),
             "clip": ("g", -0.5, 0.5),
             "where": None,
         }.get(name, ("g", *function.defaults))
@@ -104,14 +106,15 @@ def test_gradient_rules_at_ties_are_those_of_torch():
             states=(State(name="h"),),
             updates=(update + h * 0.125,),
         )
-        ties = torch.tensor([0.0, 0.0, 0.5, -0.5, 0.25], dtype=torch.float64)
-        others = torch.tensor([0.0, 1.0, 0.5, -0.5, 0.25], dtype=torch.float64)
+        ties = torch.tensor([0.0, 0.0, 0.5, -0.5, 0.25, -1, 1, -3, 3, 6], dtype=torch.float64)
+        others = torch.tensor([0.0, 1.0, 0.5, -0.5, 0.25, -1, 2, 0, 3, 6], dtype=torch.float64)
         check_against_autograd(derive(cell), {"g": ties.clone(), "h": others.clone()})
 
 
 # Random cells. Every function of the table; arguments held where it and its slope are moderate.
 
 _BOUNDED = {"exp", "elu", "sin", "cos", "square", "reciprocal", "log", "sqrt", "rsqrt"}
+_BOUNDED |= {"log1p", "log2", "exp2", "expm1", "sinh", "cosh", "tan"}
 
 
 @st.composite
@@ -138,8 +141,15 @@ def _apply(draw: st.DrawFn, name: str, part: st.SearchStrategy[Node]) -> Node:
         a, b = draw(part), draw(part)
         relation = draw(st.sampled_from(["<", "<=", ">", ">="]))
         return TABLE[name].of(compare(relation, a, b), draw(part), draw(part))
-    if name in ("maximum", "minimum"):
+    if name in ("maximum", "minimum", "atan2"):
         return TABLE[name].of(draw(part), draw(part))
+    if name in ("pow", "remainder", "fmod"):
+        first = draw(part) if name != "pow" else TABLE["tanh"].of(draw(part)) + 1.5
+        exponent = draw(st.sampled_from([None, 0.3, -2.5, 1.0]))
+        second = TABLE["tanh"].of(draw(part)) + 1.5
+        return TABLE[name].of(first, second if exponent is None else number(exponent))
+    if name == "lerp":
+        return TABLE[name].of(draw(part), draw(part), draw(part))
     if name == "clip":
         return TABLE[name].of(draw(part), number(-0.75), number(0.5))
     if name == "clip_gradient":
@@ -147,7 +157,7 @@ def _apply(draw: st.DrawFn, name: str, part: st.SearchStrategy[Node]) -> Node:
     argument = draw(part)
     if name in _BOUNDED:
         argument = TABLE["tanh"].of(argument)
-    if TABLE[name].domain[0] == 0 or name == "reciprocal":
+    if TABLE[name].domain[0] > -2 or name == "reciprocal":
         argument = argument + number(1.5)
     return TABLE[name].of(argument, *map(number, TABLE[name].defaults))
 

@@ -50,7 +50,7 @@ def macros(flag):
 
 def short_names():
     """All names that stay as they are, but temporaries."""
-    functions = ("", *(f"{name}_" for name in TABLE))
+    functions = ("", *(f"{name}_" for name, row in TABLE.items() if not row.free_name))
     letters = "abcdefghijklmnopqrstuvwxyz"
     parts = product(("", "d_"), functions, letters, ("", "_next"), ("", "_sum"))
     return ["".join(each) for each in parts]
@@ -82,6 +82,73 @@ def test_a_name_stays_or_ends_with_an_underscore():
         assert spelled(name) == (name if name in short else f"{name}_")
     # So two names have two spellings: none that stays ends with an underscore.
     assert not any(name.endswith("_") for name in short)
+
+
+FREE = [name for name, row in TABLE.items() if row.free_name]
+
+
+def cell_that_calls(names):
+    """A cell whose values have these names, and that calls every function with a free name."""
+    gate, state, other, given, constant, *params = names
+    one = symbol(gate) * symbol(constant) + symbol(given)
+    two = rnnc.tanh.of(symbol(state) + symbol(other)) + 1.25
+    value = one
+    for place, name in enumerate(params):
+        value = value + symbol(name) * (one if place % 2 else two)
+    for name in FREE:
+        more = {"lerp": (two, 0.25), "pow": (two,), "atan2": (two,), "fmod": (two,)}
+        own = rnnc.tanh.of(symbol(params[0]) * one) + 1.5
+        value = value + 0.01 * TABLE[name].of(own, *more.get(name, (1.25,) * (name == "remainder")))
+    return Cell(
+        name="calls",
+        gates=(Gate(name=gate),),
+        states=(State(name=state), State(name=other)),
+        inputs=(Input(name=given),),
+        params=tuple(Param(name=name, init=0.5) for name in params),
+        constants=(Constant(name=constant, value=0.25),),
+        updates=(
+            rnnc.tanh.of(value),
+            rnnc.floor.of(symbol(gate)) + 0.5 * rnnc.round.of(symbol(state)),
+        ),
+    )
+
+
+def test_the_first_functions_alone_take_their_names():
+    """Cells have the names of later functions, so the list of those that are refused is closed."""
+    refused = {name for name in TABLE if not is_free(name)}
+    assert len(refused) == 26
+    assert refused == {*TABLE} - {*FREE}
+    assert all(map(is_free, ("mean", "sum", "norm", *FREE)))
+
+
+def test_values_may_have_the_names_of_functions_that_the_cell_calls():
+    plain = [f"name{number:02}" for number in range(len(FREE))]
+    for shift in (0, 13):
+        # Sorted, since the order of names is the order of sums.
+        chosen = sorted(FREE)[shift:] + sorted(FREE)[:shift]
+        order = [sorted(chosen).index(name) for name in chosen]
+        wanted = results(cell_that_calls([plain[i] for i in order]))
+        found = results(cell_that_calls(chosen))
+        assert len(found) == len(wanted) > 5
+        assert all(map(torch.equal, found, wanted))
+
+
+def test_a_new_state_and_a_function_of_a_gate_have_two_names():
+    """The state's new value is `tan_next`, and so would be the value of tan(next)."""
+
+    def cell(state, gate):
+        tangent, h = rnnc.tan.of(symbol(gate)), symbol(state)
+        whole = rnnc.floor.of(tangent)
+        return Cell(
+            name="next",
+            gates=(Gate(name=gate),),
+            states=(State(name=state), State(name="c")),
+            inputs=(Input(name="x"),),
+            updates=(rnnc.tanh.of(tangent * h + symbol("x")), symbol("c") * 0.5 + whole * whole),
+        )
+
+    assert "tan_n" in derive(cell("a", "n")).saved
+    assert all(map(torch.equal, results(cell("tan", "next")), results(cell("a", "n"))))
 
 
 @pytest.mark.parametrize("flag", STANDARDS)
@@ -153,6 +220,17 @@ def test_names_change_no_byte_of_a_cuda_kernel():
         chosen, plain = (cell_with(names).cuda(head_dim=16, gpu="A100").units for names in pair)
         for one, other in zip(chosen, plain, strict=True):
             assert compile_cuda(one, "sm_80").cubin == compile_cuda(other, "sm_80").cubin
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_nvrtc_takes_all_functions_and_their_names(dtype):
+    variant = "alternating" if dtype == "float64" else "auto"
+    source = cell_that_calls(sorted(FREE)).cuda(
+        head_dim=16, gpu="A100", dtype=dtype, variant=variant
+    )
+    for unit in source.units:
+        assert compile_cuda(unit, "sm_80").cubin
+    assert all(f"fn::{name}(" in source.forward_unit.code for name in FREE)
 
 
 def test_no_macro_of_nvrtc_is_a_spelling():

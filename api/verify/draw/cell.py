@@ -8,10 +8,10 @@ from random import Random
 from .grammar import Grammar, call
 from .tree import CellDraw, GateDraw, InputDraw, Node, ValueDraw, name, number
 
-# Letters and words; generated code might use some of them itself.
+# Letters and words; generated code might use some of them itself, and some are functions.
 _NAMES = """a b c e f g h i j k m n o p q r s u w x y z A B Z alpha beta zeta gain decay slow_rate
 row head dim keep steps batch width kept lane warp before after offset x1 h2 u_n input weight biases
-gate state unit tile sum zero""".split()
+gate state unit tile sum zero floor round mish""".split()
 
 
 def draw_cell(random: Random, apart: bool, half: bool, exact_inputs: bool) -> CellDraw:

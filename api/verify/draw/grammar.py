@@ -18,9 +18,23 @@ _UNARY = (
     "cos",
     "erf",
     "square",
+    "atan",
+    "asinh",
+    "softsign",
+    "mish",
+    "exp2",
+    "expm1",
+    "sinh",
+    "cosh",
+    "tan",
 )
-_POSITIVE = ("exp", "log", "sqrt", "rsqrt", "reciprocal")
-_KINKED = ("relu", "leaky_relu", "elu", "abs", "sign")
+#: Of them, those that take a bounded expression.
+_STEEP = ("square", "exp2", "expm1", "sinh", "cosh", "tan")
+_POSITIVE = ("exp", "log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2")
+_KINKED = ("relu", "leaky_relu", "elu", "abs", "sign", "heaviside")
+#: Functions whose slope jumps at two places, and how far from 0 they jump at the most.
+_TWO_KINKS = {"hardtanh": 1, "relu6": 6, "hardsigmoid": 3, "hardswish": 3}
+_WHOLE = ("floor", "ceil", "trunc", "round")
 
 
 def call(function: str, *arguments: Node) -> Node:
@@ -76,6 +90,10 @@ class Grammar:
             (4, self._stop),
             (6, self._clip_gradient),
             (4, self._scaled),
+            (4, self._two_kinks),
+            (5, self._whole),
+            (4, self._remainder),
+            (5, self._of_two),
         ]
         drawn = self.random.choices([m for _, m in make], [w for w, _ in make])[0]
         return drawn(depth - 1)
@@ -148,13 +166,28 @@ class Grammar:
 
     def _unary(self, depth: int) -> Node:
         function = self.random.choice(_UNARY)
-        inner = self.bounded(depth) if function == "square" else self.expression(depth)
+        inner = self.bounded(depth) if function in _STEEP else self.expression(depth)
         return call(function, inner)
 
     def _of_positive(self, depth: int) -> Node:
         function = self.random.choice(_POSITIVE)
         inner = self.bounded(depth) if function == "exp" else self.positive(depth)
         return call(function, inner)
+
+    def _of_two(self, depth: int) -> Node:
+        """A power, an angle, or a value between two."""
+        kind = self.random.choice(["pow", "pow", "number", "base", "atan2", "lerp"])
+        if kind == "lerp":
+            share = self.bounded(depth) if self.random.random() < 0.7 else number(0.3)
+            return call("lerp", self.expression(depth), self.expression(depth), share)
+        if kind == "atan2":
+            pair = [self.expression(depth), self.positive(depth)]
+            return call("atan2", *(pair if self.random.random() < 0.5 else pair[::-1]))
+        if kind == "number":
+            exponent = number(self.random.choice([0.3, 1.7, -0.5, 0.5, -2.5]))
+            return call("pow", self.positive(depth), exponent)
+        base = self.positive(depth) if kind == "pow" else number(self.random.choice([2, 0.6, 1.5]))
+        return call("pow", base, self.bounded(depth))
 
     def _scaled(self, depth: int) -> Node:
         """An expression with a large or a small literal, and a second one that undoes it."""
@@ -186,6 +219,41 @@ class Grammar:
         switch = name(self.random.choice(self.switches))
         return call("+", self.bounded(depth), call("*", number(1.5), switch))
 
+    def _about_switch(self, depth: int) -> Node:
+        """An operand within 0.4 of a switch."""
+        near = call("*", number(0.4), self.bounded(depth))
+        return call("+", near, name(self.random.choice(self.switches)))
+
+    def _between_whole(self, depth: int) -> Node:
+        """An operand that is not near a whole number."""
+        if not self.apart:
+            return call("*", number(self.random.choice([1, 2, 3.7])), self.expression(depth))
+        return call("+", self._about_switch(depth), number(0.5))
+
+    def _whole(self, depth: int) -> Node:
+        function = self.random.choice(_WHOLE)
+        if function == "round":  # it jumps between whole numbers
+            inner = self._about_switch(depth) if self.apart else self._between_whole(depth)
+        else:
+            inner = self._between_whole(depth)
+        # Its gradient is 0, so it has a share in a product.
+        return call("*", call(function, inner), self.bounded(depth))
+
+    def _remainder(self, depth: int) -> Node:
+        divisor = self.positive(depth)
+        if self.random.random() < 0.5:
+            divisor = number(self.random.choice([1, 2, 0.75, -1, -0.5]))
+        top = self._between_whole(depth)
+        # A multiple, whose quotient is not near a whole number.
+        top = call("*", top, divisor) if self.apart else top
+        return call(self.random.choice(["%", "remainder", "fmod"]), top, divisor)
+
+    def _two_kinks(self, depth: int) -> Node:
+        function = self.random.choice([*_TWO_KINKS])
+        factor = number(_TWO_KINKS[function] / 1.5)
+        inner = self._about_switch(depth) if self.apart else self.expression(depth)
+        return call(function, call("*", factor, inner))
+
     def condition(self, depth: int) -> Node:
         """Comparisons joined by and, or and not."""
         chance = self.random.random()
@@ -211,9 +279,7 @@ class Grammar:
 
     def _clip(self, depth: int) -> Node:
         if self.apart:
-            inner = call("*", number(0.4), self.bounded(depth))
-            inner = call("+", inner, name(self.random.choice(self.switches)))
-            return call("clip", inner, number(-1.5), number(1.5))
+            return call("clip", self._about_switch(depth), number(-1.5), number(1.5))
         if self.random.random() < 0.3:
             bound = self.positive(0)
             return call("clip", self.expression(depth), call("neg", bound), bound)

@@ -16,6 +16,7 @@ class Node:
 
     Attributes:
         op: `name`, `number`, an operator (`neg` is the unary minus), or a function of the language.
+            `**` has a whole number as its exponent, `pow` is written as `**` too.
         args: its operands.
         name: what a `name` refers to: a declaration, a variable, or a new state.
         value: of a `number`; the exponent of `**`.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .tree import BINARY, RELATIONS, CellDraw, GateDraw, Node
 
-_INFIX = {*BINARY, *RELATIONS, "&", "|"}
+_INFIX = {*BINARY, *RELATIONS, "&", "|", "%"}
 
 
-def expression_text(node: Node) -> str:
-    """An expression as Python text, with every operand in brackets."""
-    texts = [expression_text(a) for a in node.args]
+def expression_text(node: Node, hidden: Collection[str] = ()) -> str:
+    """An expression as Python text, with every operand in brackets.
+
+    Args:
+        node: the expression.
+        hidden: names of functions that arguments of the cell have.
+    """
+    texts = [expression_text(a, hidden) for a in node.args]
     if node.op == "name":
         return node.name
     if node.op == "number":
@@ -20,9 +27,11 @@ def expression_text(node: Node) -> str:
         return f"(~{texts[0]})"
     if node.op == "**":
         return f"({texts[0]} ** {_whole(node.value)})"
+    if node.op == "pow":
+        return f"({texts[0]} ** {texts[1]})"
     if node.op in _INFIX:
         return f"({texts[0]} {node.op} {texts[1]})"
-    return f"{node.op}({', '.join(texts)})"
+    return f"{'rnnc.' * (node.op in hidden)}{node.op}({', '.join(texts)})"
 
 
 def _whole(value: float) -> str:
@@ -36,17 +45,16 @@ def cell_text(cell: CellDraw) -> str:
     lines = ["@rnnc.cell", "def drawn(", "    *,"]
     lines += [f"    {argument}," for argument in arguments]
     lines.append("):")
-    lines += [f"    {target} = {expression_text(value)}" for target, value in cell.body]
+    lines += [f"    {target} = {expression_text(value, by_name)}" for target, value in cell.body]
     lines.append(f"    return {', '.join(f'new_{s.name}' for s in cell.states)}")
     return "\n".join(lines) + "\n"
 
 
 def functions_used(cell: CellDraw) -> list[str]:
     """The functions of the language that the cell calls, in order of appearance."""
-    plain = {"name", "number", "neg", "~", "**", *_INFIX}
-    return list(
-        dict.fromkeys(n.op for _, value in cell.body for n in value.walk() if n.op not in plain)
-    )
+    plain = {"name", "number", "neg", "~", "**", *_INFIX} - {"%"}
+    used = [n.op for _, value in cell.body for n in value.walk() if n.op not in plain]
+    return list(dict.fromkeys("remainder" if op == "%" else op for op in used))
 
 
 def _declaration(cell: CellDraw, name: str) -> str:

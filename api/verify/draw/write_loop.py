@@ -30,14 +30,35 @@ class ClipGradient(torch.autograd.Function):
 """
 
 # The functions of `x` that torch has under the same names.
-_SAME = "sigmoid tanh exp log sqrt rsqrt square reciprocal sin cos erf".split()
+_SAME = """sigmoid tanh exp log sqrt rsqrt square reciprocal sin cos erf atan asinh sinh cosh tan
+exp2 expm1 log1p log2""".split()
 _KINKED = ("relu", "abs", "sign")
-_OF_MODULES = ("silu", "logsigmoid")
+_WHOLE = ("floor", "ceil", "trunc")
+_OF_MODULES = ("silu", "logsigmoid", "softsign", "mish")
 # How torch spells each function. `edge(a, b)` marks where values or slopes jump.
 _SPELLINGS = {
     **{f"{name}(x)": f"return torch.{name}(tensor(x))" for name in _SAME},
     **{f"{name}(x)": f"edge(x, 0); return torch.{name}(tensor(x))" for name in _KINKED},
     **{f"{name}(x)": f"return torch.nn.functional.{name}(tensor(x))" for name in _OF_MODULES},
+    **{
+        f"{name}(x)": f"x = tensor(x); edge(x, torch.round(x)); return torch.{name}(x)"
+        for name in _WHOLE
+    },
+    "round(x)": "x = tensor(x); edge(x, torch.floor(x) + 0.5); return torch.round(x)",
+    "heaviside(x)": "edge(x, 0); return (tensor(x) > 0).to(tensor(x).dtype)",
+    "relu6(x)": "edge(x, 0); edge(x, 6); return torch.nn.functional.relu6(tensor(x))",
+    "hardtanh(x)": "edge(x, -1); edge(x, 1); return torch.nn.functional.hardtanh(tensor(x))",
+    # In float64, torch's own hardsigmoid has a slope in float32.
+    "hardsigmoid(x)": "edge(x, -3); edge(x, 3); x = tensor(x)\n"
+    "    return torch.where(x < -3, 0, torch.where(x > 3, 1, (x + 3) / 6))",
+    "hardswish(x)": "edge(x, -3); edge(x, 3); return torch.nn.functional.hardswish(tensor(x))",
+    "remainder(a, b)": "a, b = tensor(a), tensor(b); q = a / b; edge(q, torch.round(q))\n"
+    "    return torch.remainder(a, b)",
+    "fmod(a, b)": "a, b = tensor(a), tensor(b); q = a / b; edge(q, torch.round(q))\n"
+    "    return torch.fmod(a, b)",
+    "pow(a, b)": "return torch.pow(tensor(a), tensor(b))",
+    "atan2(a, b)": "return torch.atan2(tensor(a), tensor(b))",
+    "lerp(a, b, w)": "a, b, w = tensor(a), tensor(b), tensor(w)\n    return a + w * (b - a)",
     "gelu(x)": 'return torch.nn.functional.gelu(tensor(x), approximate="tanh")',
     "softplus(x)": "return -torch.nn.functional.logsigmoid(-tensor(x))",
     "stop_gradient(x)": "return tensor(x).detach()",
@@ -140,6 +161,8 @@ def _text(node: Node, edges: bool) -> str:
         return f"({'-' if node.op == 'neg' else '~'}{texts[0]})"
     if node.op == "**":
         return f"({texts[0]} ** {int(node.value)})"
+    if node.op == "%":
+        return f"torch_remainder({', '.join(texts)})"
     if node.op in RELATIONS and edges:
         return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
     if node.op in (*BINARY, *RELATIONS, "&", "|"):

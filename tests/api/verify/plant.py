@@ -28,8 +28,8 @@ def matching(pattern: str, new: str) -> Edit:
     return lambda text: re.sub(pattern, new, text)
 
 
-# A fault is an edit of a header, by its name, or of the generated text (""); or a row of the table
-# of functions with another pullback.
+# A fault is an edit of a header, by its name, or of the generated text (""); a row of the table of
+# functions with another pullback; or another function in its place.
 CPU: dict[str, tuple[str, Edit]] = {
     "an index of another space": (
         "backward.h",
@@ -149,7 +149,8 @@ DERIVATIVES = {
         lambda d, y, x, bound: (TABLE["clip"].of(-d, -bound, bound), None),
     ),
 }
-FAULTS = sorted([*CPU, *DERIVATIVES])
+FUNCTIONS = {"floor for trunc": swap("fn::trunc(", "fn::floor(")}
+FAULTS = sorted([*CPU, *DERIVATIVES, *FUNCTIONS])
 
 
 def may_show(fault: str, case: Case) -> bool:
@@ -166,6 +167,7 @@ def may_show(fault: str, case: Case) -> bool:
         "a tail that is not masked": bool(case.dim % 16 or case.batch % 4),
         "a dropped term of a derivative": "silu" in functions_used(cell),
         "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
+        "floor for trunc": "trunc" in functions_used(cell),
         "a gradient across a reset": bool(case.resets),
         "the reset values of another row": bool(case.resets) and case.reset_to == "rows",
         "the last state of the padding": bool(case.lengths),
@@ -184,6 +186,8 @@ def planted(fault: str, device: str, cache: str) -> Iterator[None]:
         if fault in DERIVATIVES:
             row, pullback = DERIVATIVES[fault]
             patch.setitem(TABLE[row].__dict__, "pullback", pullback)
+        elif fault in FUNCTIONS:
+            patch.setattr(compiled, "render", _edited(compiled.render, "", FUNCTIONS[fault]))
         else:
             file, edit = (CPU if device == "cpu" else CUDA)[fault]
             patch.setattr(compiled, "render", _edited(compiled.render, file, edit))

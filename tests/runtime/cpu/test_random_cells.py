@@ -11,6 +11,7 @@ from rnnc.cellspec.declare import Constant, Gate, Param, State
 from rnnc.cellspec.expression.text import from_text
 from rnnc.cellspec.functions import TABLE
 
+MODERATE = ("exp2", "expm1", "sinh", "cosh", "tan")
 NAMES = ["g", "k", "h", "c", "w", "alpha", "0.3", "1.7"]
 
 
@@ -24,11 +25,16 @@ def expression(chooser: random.Random, depth: int) -> str:
         return f"where({a} {chooser.choice(['<', '<=', '>', '>='])} {b}, {c}, g)"
     if name in TABLE:
         function = TABLE[name]
-        first = f"(tanh({a}) + 1.5)" if function.domain[0] == 0 or name == "reciprocal" else a
-        if name in ("exp", "elu", "sin", "cos", "square"):
+        positive = function.domain[0] > -2 or name in ("reciprocal", "pow")
+        first = f"(tanh({a}) + 1.5)" if positive else a
+        if name in ("exp", "elu", "sin", "cos", "square", *MODERATE):
             first = f"tanh({a})"
-        if name in ("maximum", "minimum"):
+        if name in ("maximum", "minimum", "atan2"):
             return f"{name}({a}, {b})"
+        if name in ("pow", "remainder", "fmod"):
+            return f"{name}({first}, tanh({b}) + 1.5)"
+        if name == "lerp":
+            return f"lerp({a}, {b}, tanh({c}))"
         rest = {"clip": "-0.75, 0.5", "clip_gradient": "0.5"}.get(
             name, ", ".join(map(str, function.defaults))
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import pytest
@@ -39,6 +39,28 @@ ONE = {
     "sin(x)": torch.sin,
     "cos(x)": torch.cos,
     "erf(x)": torch.erf,
+    "relu6(x)": F.relu6,
+    "hardtanh(x)": F.hardtanh,
+    "hardsigmoid(x)": F.hardsigmoid,
+    "hardswish(x)": F.hardswish,
+    "softsign(x)": F.softsign,
+    "mish(x)": F.mish,
+    "tan(x)": torch.tan,
+    "atan(x)": torch.atan,
+    "sinh(x)": torch.sinh,
+    "cosh(x)": torch.cosh,
+    "asinh(x)": torch.asinh,
+    "log1p(x)": torch.log1p,
+    "expm1(x)": torch.expm1,
+    "log2(x)": torch.log2,
+    "exp2(x)": torch.exp2,
+    "heaviside(x)": lambda x: torch.where(x.isnan(), x.detach(), (x.detach() > 0).to(x.dtype)),
+    "floor(x)": torch.floor,
+    "ceil(x)": torch.ceil,
+    "trunc(x)": torch.trunc,
+    "round(x)": torch.round,
+    **{f"x**{n}": partial(torch.pow, exponent=n) for n in (0.3, -2.5, 1.7, 1025)},
+    **{f"({n})**x": partial(torch.pow, n) for n in (2, 0, -1.5)},
     "clip(x, -0.75, 0.5)": lambda x: torch.clamp(x, -0.75, 0.5),
     "stop_gradient(x)": lambda x: x.detach(),
     "clip_gradient(x, 0.25)": lambda x: x,
@@ -47,9 +69,17 @@ TWO = {
     "maximum(x, y)": torch.maximum,
     "minimum(x, y)": torch.minimum,
     "where(x > y, x, y)": lambda x, y: torch.where(x > y, x, y),
+    "x**y": torch.pow,
+    "remainder(x, y)": torch.remainder,
+    "fmod(x, y)": torch.fmod,
+    "atan2(x, y)": torch.atan2,
+    **{f"lerp(x, y, {w})": partial(torch.lerp, weight=w) for w in (0.3, 0.5, 1, -0.75)},
+    "lerp(x, 0.5, y)": lambda x, y: torch.lerp(x, torch.tensor(0.5, dtype=x.dtype), y),
 }
 
 
+# At 0 their results depend on its sign.
+SIGN_OF_ZERO = ("rsqrt", "reciprocal", "log(", "log2", "sqrt", "x**", "remainder", "fmod", "atan2")
 # Functions that share a kernel, each with gates and a state of its own. The compiler vectorises a
 # loop if it can vectorise all of it: what it calls element by element has a kernel of its own.
 BY_ELEMENT = ("sin(x)", "cos(x)", "erf(x)")
@@ -111,6 +141,23 @@ def points_of(text, dtype):
     return tuple(torch.tensor([*points], dtype=dtype).mT.contiguous())
 
 
+# Where torch in float32 overflows on the way, its result in float64 counts too.
+ON_THE_WAY = ("hardswish", "atan2")
+# The reference takes whole tensors, where torch's vectors have other NaNs than its scalars.
+OTHER_VECTORS = ("relu6", "hardtanh", "hardswish", "remainder", "fmod")
+
+
+def also_right(text, function, columns, seed, backend):
+    """Other results of torch that count, as those of `theirs`."""
+    if text.startswith(ON_THE_WAY) and seed.dtype == torch.float32:
+        values, slopes = theirs(function, [c.double() for c in columns], seed.double())
+        yield values.float(), [s.float() for s in slopes]
+    if text.startswith(OTHER_VECTORS) and backend == "reference":
+        leaves = [c.clone().requires_grad_() for c in columns]
+        output = function(*leaves)
+        yield output.detach(), gradients(output, seed, leaves)
+
+
 def check(text, function, backend, dtype):
     columns = points_of(text, dtype)
     seed = torch.full_like(columns[0], 0.5)
@@ -120,22 +167,26 @@ def check(text, function, backend, dtype):
     if text.startswith("clip_gradient"):
         wanted = wanted[0], [torch.full_like(seed, 0.25)]
     eps = 20 * torch.finfo(seed.dtype).eps
-    # Of a subnormal number, of a slope that is a difference near its zero, and where torch's
-    # softplus is a line, a difference of that size is rounding.
-    tiny = {"gelu(x)": eps, "softplus(x)": 2e-9}.get(text, 4 * torch.finfo(seed.dtype).tiny)
+    # Of a subnormal number, of a slope that is a difference near its zero, where torch's softplus
+    # is a line, and of the slope of its hardsigmoid, a difference of that size is rounding.
+    tiny = {
+        **dict.fromkeys(("gelu(x)", "softsign(x)", "expm1(x)"), eps),
+        "softplus(x)": 2e-9,
+        "hardsigmoid(x)": 4e-9,
+    }.get(text, 4 * torch.finfo(seed.dtype).tiny)
     # A gate is a sum that begins with 0: the sign of a zero is lost.
-    signed = text.partition("(")[0] in ("rsqrt", "reciprocal", "log", "sqrt")
-    kept = ~((columns[0] == 0) & columns[0].signbit()) if signed else torch.ones_like(seed) > 0
-    pairs = [
-        ("value", got[0], wanted[0]),
-        *(("slope", *p) for p in zip(got[1], wanted[1], strict=True)),
-    ]
+    signed = text.startswith(SIGN_OF_ZERO)
+    kept = torch.stack([~((c == 0) & c.signbit()) for c in columns]).all(0) if signed else seed > 0
+    wanted = [wanted, *also_right(text, function, columns, seed, backend)]
     wrong = []
-    for what, g, w in pairs:
-        same = torch.isclose(g, w, rtol=eps, atol=tiny, equal_nan=True)
-        for i in (~same & kept).nonzero().flatten().tolist():
+    for what, found, *right in (
+        ("value", got[0], *(values for values, _ in wanted)),
+        *(("slope", *each) for each in zip(got[1], *(slopes for _, slopes in wanted), strict=True)),
+    ):
+        alike = [torch.isclose(found, r, rtol=eps, atol=tiny, equal_nan=True) for r in right]
+        for i in (~torch.stack(alike).any(0) & kept).nonzero().flatten().tolist():
             at = [c[i].item() for c in columns]
-            wrong.append(f"{what} of {text} at {at}: {g[i].item()}, torch {w[i].item()}")
+            wrong.append(f"{what} of {text} at {at}: {found[i].item()}, torch {right[0][i].item()}")
     assert wrong == [], "\n".join(wrong)
 
 
@@ -155,4 +206,5 @@ def test_values_and_slopes_are_torchs(text, backend, dtype):
 
 
 def test_every_function_of_the_table_is_here():
-    assert {text.partition("(")[0] for text in (*ONE, *TWO)} == {*TABLE}
+    found = {"pow" if "**" in text else text.partition("(")[0] for text in (*ONE, *TWO)}
+    assert found == {*TABLE}
