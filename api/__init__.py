@@ -21,7 +21,9 @@ _NAMES = {
     ".cellspec.functions": """
         abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
         reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
+        with_gradient
     """,
+    ".cellspec.gradients": "replace_gradient",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",
     ".codegen.shape": "PlanError Shape",

@@ -30,7 +30,9 @@ from .cellspec.functions import (
     stop_gradient,
     tanh,
     where,
+    with_gradient,
 )
+from .cellspec.gradients import replace_gradient
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
@@ -107,6 +109,7 @@ __all__ = [
     "plan_for",
     "reciprocal",
     "relu",
+    "replace_gradient",
     "rsqrt",
     "scan",
     "scan_packed",
@@ -123,4 +126,5 @@ __all__ = [
     "upgrade_optimizer_state",
     "warmup",
     "where",
+    "with_gradient",
 ]

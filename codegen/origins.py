@@ -20,7 +20,14 @@ def of_terms(roots: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
     Args:
         roots: the new states.
     """
-    return {node: (node,) for node in ordered(roots) if node.args or node.is_symbol}
+    return {node: (node,) for node in ordered(roots) if node.is_symbol or _computes(node)}
+
+
+def _computes(node: Node) -> bool:
+    """Whether its value is more than a symbol or a number: a symbol may have another gradient."""
+    while node.op == "call" and node.name == "with_gradient":
+        node = node.args[0]
+    return bool(node.args)
 
 
 def rewritten_origins(origins: Origins, known: Mapping[Node, Node]) -> dict[Node, tuple[Node, ...]]:

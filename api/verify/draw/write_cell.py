@@ -22,7 +22,7 @@ def expression_text(node: Node) -> str:
         return f"({texts[0]} ** {_whole(node.value)})"
     if node.op in _INFIX:
         return f"({texts[0]} {node.op} {texts[1]})"
-    return f"{node.op}({', '.join(texts)})"
+    return node.called(node.op, texts)
 
 
 def _whole(value: float) -> str:

@@ -148,6 +148,7 @@ DERIVATIVES = {
         "clip_gradient",
         lambda d, y, x, bound: (TABLE["clip"].of(-d, -bound, bound), None),
     ),
+    "a gradient that goes to the value": ("with_gradient", lambda d, y, value, of: (d, None)),
 }
 FAULTS = sorted([*CPU, *DERIVATIVES])
 
@@ -166,6 +167,7 @@ def may_show(fault: str, case: Case) -> bool:
         "a tail that is not masked": bool(case.dim % 16 or case.batch % 4),
         "a dropped term of a derivative": "silu" in functions_used(cell),
         "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
+        "a gradient that goes to the value": "with_gradient" in functions_used(cell),
         "a gradient across a reset": bool(case.resets),
         "the reset values of another row": bool(case.resets) and case.reset_to == "rows",
         "the last state of the padding": bool(case.lengths),

@@ -27,7 +27,7 @@ def expression(chooser: random.Random, depth: int) -> str:
         first = f"(tanh({a}) + 1.5)" if function.domain[0] == 0 or name == "reciprocal" else a
         if name in ("exp", "elu", "sin", "cos", "square"):
             first = f"tanh({a})"
-        if name in ("maximum", "minimum"):
+        if name in ("maximum", "minimum", "with_gradient"):
             return f"{name}({a}, {b})"
         rest = {"clip": "-0.75, 0.5", "clip_gradient": "0.5"}.get(
             name, ", ".join(map(str, function.defaults))
