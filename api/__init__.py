@@ -22,8 +22,9 @@ _NAMES = {
         abs asinh atan atan2 ceil clip clip_gradient cos cosh elu erf exp exp2 expm1 floor fmod
         gelu hardsigmoid hardswish hardtanh heaviside leaky_relu lerp log log1p log2 logsigmoid
         maximum minimum mish pow reciprocal relu relu6 remainder round rsqrt sigmoid sign silu sin
-        sinh softplus softsign sqrt square stop_gradient tan tanh trunc where
+        sinh softplus softsign sqrt square stop_gradient tan tanh trunc where with_gradient
     """,
+    ".cellspec.gradients": "replace_gradient",
     ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",

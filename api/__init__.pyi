@@ -53,9 +53,11 @@ from .cellspec.functions import (
     tanh,
     trunc,
     where,
+    with_gradient,
 )
 from .cellspec.functions import pow as pow
 from .cellspec.functions import round as round
+from .cellspec.gradients import replace_gradient
 from .cellspec.tracing.repeat import repeat
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
@@ -153,6 +155,7 @@ __all__ = [
     "relu6",
     "remainder",
     "repeat",
+    "replace_gradient",
     "rsqrt",
     "scan",
     "scan_packed",
@@ -173,4 +176,5 @@ __all__ = [
     "upgrade_optimizer_state",
     "warmup",
     "where",
+    "with_gradient",
 ]

@@ -263,8 +263,8 @@ class _Reverse:
                     found.add_factor(from_sympy(self._value(operand), resolved), term, reached)
         recomputed = rewritten_origins(of_terms(self.results.values()), self.known)
         # The name of a new state does not show the operation that made it.
-        for new in self.known.values():
-            recomputed.pop(new, None)
+        for name in self.results:
+            recomputed.pop(symbol(name), None)
         return found.find(gradients, recomputed, cotangents)
 
     def _names_below(self) -> dict[Node, frozenset[str]]:

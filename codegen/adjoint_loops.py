@@ -17,6 +17,7 @@ from ..cellspec.expression.loops import (
     unwound,
 )
 from ..cellspec.expression.node import Node, binary, number
+from .gradient_only import known_values
 
 
 class Unwound:
@@ -96,6 +97,6 @@ class Unwound:
         roots = body_of(loop).roots
         names = [carried(place).name for place in range(len(roots))]
         inputs = [*names, *(unchanged(place).name for place in wanted)]
-        found = adjoint(dict(zip(names, roots, strict=True)), inputs, {})
+        found = adjoint(dict(zip(names, roots, strict=True)), inputs, known_values(roots))
         self.origins |= found.origins
         return list(found.gradients.values())

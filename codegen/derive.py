@@ -9,6 +9,7 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.graph import rewritten
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
+from .gradient_only import known_values
 from .linearity import linear
 from .live import live_values
 from .origins import joined, of_terms, rewritten_origins
@@ -119,9 +120,9 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     from .adjoint import adjoint
 
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
-    known = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
+    news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
-    back = adjoint(updates, wanted, known)
+    back = adjoint(updates, wanted, known_values(cell.updates, news))
     gradients = list(back.gradients.values())
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]
@@ -135,12 +136,13 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     )
     backward = _with_gradients(backward, wanted)
     named = {s.name: value for value, s in kept.items()}
+    values = known_values(cell.updates, {})
     forward = schedule(
-        {**updates, **named},
+        {**dict(zip(updates, rewritten(cell.updates, values), strict=True)), **named},
         constants=constants,
         taken=wanted,
         first=kept,
-        origins=of_terms(cell.updates),
+        origins=rewritten_origins(of_terms(cell.updates), values),
     )
     needed = {s.name for s in backward.inputs}
     values = {value.args[0].name: s.name for value, s in kept.items()}

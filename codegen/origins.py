@@ -26,8 +26,12 @@ def of_terms(roots: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
 
 def _is_term(node: Node) -> bool:
     """Whether a node stands in an equation. A loop does not, nor do the symbols of its body."""
-    own = node.is_symbol and "." in node.name
-    return bool(node.args or node.is_symbol) and node.op not in LOOPS and not own
+    if node.is_symbol:
+        return "." not in node.name
+    # A symbol with the gradient of another value computes nothing.
+    while node.op == "call" and node.name == "with_gradient":
+        node = node.args[0]
+    return bool(node.args) and node.op not in LOOPS
 
 
 def rewritten_origins(origins: Origins, known: Mapping[Node, Node]) -> dict[Node, tuple[Node, ...]]:

@@ -19,6 +19,7 @@ from rnnc import (
     stop_gradient,
     tanh,
     where,
+    with_gradient,
 )
 
 Loop = Callable[..., Any]
@@ -94,4 +95,25 @@ def decaying(loop: Loop, n: int) -> rnnc.Cell:
     return decaying
 
 
-CELLS = {"neuron": neuron, "nested": nested, "chained": chained, "decaying": decaying}
+def spiking(loop: Loop, n: int) -> rnnc.Cell:
+    """Sub-steps that spike: the value of a jump, with the gradient of a smooth step."""
+
+    @rnnc.cell
+    def spiking(i: Gate, s: State, v: State, slope: Param):
+        def substep(s: Any, v: Any) -> Any:
+            v = 0.9 * v * (1 - s) + 0.3 * i
+            u = slope * (v - 0.2)
+            return with_gradient(where(v > 0.2, 1, 0), of=sigmoid(clip_gradient(u, 0.5))), v
+
+        return loop(n, substep, s, v)
+
+    return spiking
+
+
+CELLS = {
+    "spiking": spiking,
+    "neuron": neuron,
+    "nested": nested,
+    "chained": chained,
+    "decaying": decaying,
+}

@@ -104,8 +104,7 @@ def _print_inspection(found: Inspection) -> None:
         f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
     )
-    differences = f"not taken: {found.skipped}" if found.skipped else "agree"
-    console.print(f"  finite differences: {found.finite_differences or differences}")
+    console.print(f"  finite differences: {found.finite_differences or 'agree'}")
     console.print(
         f"  float32 at {found.points} extreme points:"
         f" {len(found.overflows)} values are not finite, though they are in float64"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.autograd.gradcheck import GradcheckError
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression.graph import calls
 from ..codegen.derive import Pointwise, derive
-from ..runtime.call.tensors import ScanInputs
+from .differences import finite_differences
 from .extremes import Overflow, extremes
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 # Rounding in float64 over a few steps stays far below this; a wrong formula lies far above.
 TOLERANCE = 1e-9
-# Functions whose gradient differs from their derivative on purpose.
-_CUT = ("stop_gradient", "clip_gradient")
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,6 @@ class Inspection:
         outputs: each state over time.
         gradients: the gradient of each input, weight, param and initial state.
         finite_differences: how finite differences disagree with the gradient; empty if they agree.
-        skipped: why finite differences were not taken; empty if they were.
         points: the number of combinations of extreme pre-activations.
         overflows: the mildest case of each value that overflows in float32 alone.
         undefined: values that overflow in float64 too at some of these points.
@@ -64,7 +58,6 @@ class Inspection:
     outputs: tuple[Comparison, ...]
     gradients: tuple[Comparison, ...]
     finite_differences: str
-    skipped: str
     points: int
     overflows: tuple[Overflow, ...]
     undefined: tuple[str, ...]
@@ -105,24 +98,18 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         outputs, gradients = _compare(cell)
-        skipped = next((f"{f} is meant to differ" for f in _CUT if _uses(cell, f)), "")
-        finite_differences = "" if skipped else _finite_differences(cell)
+        disagreement = finite_differences(cell)
         points, overflows, undefined = extremes(cell)
     return Inspection(
         derive(cell),
         seed,
         outputs,
         gradients,
-        finite_differences,
-        skipped,
+        disagreement,
         points,
         overflows,
         undefined,
     )
-
-
-def _uses(cell: CellSpec, function: str) -> bool:
-    return function in calls(cell.updates)
 
 
 def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, ...]]:
@@ -162,30 +149,3 @@ def _largest(tensor: Tensor) -> float:
     if not tensor.numel():
         return 0.0
     return float(tensor.abs().max()) if bool(tensor.isfinite().all()) else math.nan
-
-
-def _finite_differences(cell: CellSpec) -> str:
-    """The message of `torch.autograd.gradcheck` for the kernels; empty if they pass."""
-    inputs = ordinary(cell, batch=2, steps=2, heads=1, dim=2)
-
-    def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
-        over_time, last = run(cell, with_tensors(inputs, tensors), "cpu")
-        return (*over_time, *last)
-
-    try:
-        torch.autograd.gradcheck(outputs, inputs.present())
-    except GradcheckError as error:
-        return _in_names(cell, inputs, str(error).strip().splitlines()[0])
-    return ""
-
-
-def _in_names(cell: CellSpec, inputs: ScanInputs, said: str) -> str:
-    """The first line of gradcheck's message, with names in place of the numbers of tensors."""
-    numbers = re.search(r"for output (\d+) with respect to input (\d+)", said)
-    if not numbers:
-        return said.rstrip(",")
-    states, params = [s.name for s in cell.states], [p.name for p in cell.params]
-    names = ["x", "R", "b", *states, "u", *params]  # in the order of `ScanInputs.flat`
-    sources = [n for n, t in zip(names, inputs.flat(), strict=True) if t is not None]
-    outputs = [f"{s.name} {when}" for when in ("over time", "last") for s in cell.states]
-    return f"the gradient of {outputs[int(numbers[1])]} by {sources[int(numbers[2])]}"

@@ -11,7 +11,7 @@ from ..elementwise import ElementwiseFunction
 from .activations import elu, gelu, leaky_relu, logsigmoid, relu, sigmoid, silu, softplus, tanh
 from .choices import clip, maximum, minimum, where
 from .elementary import abs, cos, erf, exp, log, reciprocal, rsqrt, sign, sin, sqrt, square
-from .gradients import clip_gradient, stop_gradient
+from .gradients import clip_gradient, stop_gradient, with_gradient
 from .pairs import atan2, lerp, pow
 from .pieces import hardsigmoid, hardswish, hardtanh, relu6
 from .smooth import mish, softsign
@@ -46,6 +46,7 @@ _ROWS = (
     where,
     stop_gradient,
     clip_gradient,
+    with_gradient,
     relu6,
     hardtanh,
     hardsigmoid,

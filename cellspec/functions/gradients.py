@@ -22,3 +22,12 @@ clip_gradient = row(
     linear=False,
     identity=True,
 )
+with_gradient = row(
+    "with_gradient(value, of)",
+    "the value of the first, with the gradient of the second",
+    # Programs hold the value alone: see `codegen/gradient_only.py`.
+    cpp="value",
+    torch="WithGradient.apply(*torch.broadcast_tensors(value, of))",
+    pullback=lambda d, y, value, of: (None, d),
+    identity=True,
+)

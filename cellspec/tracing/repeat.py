@@ -51,7 +51,7 @@ def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
         h' = t2
     """
     passes = _passes(n)
-    if not callable(step):
+    if isinstance(step, Tracer | Condition) or not callable(step):
         raise CellError(
             f"{shown(step)} as the step of repeat",
             "a function of the carried values that returns as many new ones",

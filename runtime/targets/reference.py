@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -16,6 +15,7 @@ from ...cellspec.functions import TABLE
 from ...codegen.layout import layout_of
 from ..call.masks import HOLD, RESTART, Masks
 from ..call.tensors import ScanInputs, States
+from .own_gradients import ClipGradient, WithGradient
 
 
 def scan_reference(
@@ -134,22 +134,6 @@ def _gates(
     return gates
 
 
-class ClipGradient(torch.autograd.Function):
-    """Identity with a gradient that is clamped to [-bound, bound]."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, bound: Tensor) -> Tensor:
-        """Return x."""
-        ctx.save_for_backward(bound)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Clamp the gradient."""
-        (bound,) = ctx.saved_tensors
-        return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
-
-
 def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
     """Return the values of expressions as written; a shared subexpression is evaluated once."""
     memory: dict[Node, Tensor] = {}
@@ -194,8 +178,7 @@ def _apply(
             if node.name == "pow" and node.args[1].is_number:
                 # torch computes with the exact number, and knows some exponents.
                 return torch.pow(arguments[0], node.args[1].value)
-            scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
-            scope |= dict(zip(function.arguments, arguments, strict=True))
+            scope = _SCOPE | dict(zip(function.arguments, arguments, strict=True))
             result: Tensor = eval(_TWINS[node.name], scope)
             return result
     return _OPERATORS[node.op](*arguments)
@@ -227,5 +210,6 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
     "~": torch.logical_not,
 }
 
-# What each function is in torch.
+# What each function is in torch, and what the text may use.
 _TWINS = {name: compile(f.torch, "<torch twin>", "eval") for name, f in TABLE.items()}
+_SCOPE = {"torch": torch, "F": F, "ClipGradient": ClipGradient, "WithGradient": WithGradient}

@@ -8,7 +8,17 @@ import re
 import pytest
 import rnnc
 import torch
-from rnnc import clip, elu, leaky_relu, maximum, tanh, where
+from rnnc import (
+    clip,
+    elu,
+    leaky_relu,
+    maximum,
+    replace_gradient,
+    stop_gradient,
+    tanh,
+    where,
+    with_gradient,
+)
 from rnnc.cellspec.declare import Gate, State
 from rnnc.cellspec.expression.text import from_text
 from rnnc.cellspec.functions import TABLE, ElementwiseFunction
@@ -22,7 +32,8 @@ def test_the_table_has_what_the_language_promises():
     promised = """sigmoid tanh relu leaky_relu elu gelu silu softplus logsigmoid exp log sqrt rsqrt
     abs sign square sin cos erf maximum minimum clip where stop_gradient clip_gradient
     heaviside floor ceil trunc round atan asinh sinh cosh tan softsign hardsigmoid hardtanh
-    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp""".split()
+    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp
+    with_gradient""".split()
     assert set(promised) <= set(TABLE)
     for name in promised:
         assert getattr(rnnc, name) is TABLE[name]
@@ -159,11 +170,13 @@ def test_reference_twins_are_torch_s_functions():
 def test_arguments_by_name():
     @rnnc.cell
     def named(g: rnnc.Gate, h: rnnc.State):
+        h = with_gradient(h, of=g) + with_gradient(of=g, value=1)
         a = leaky_relu(g, slope=0.2) + clip(g, low=-1, high=1) + clip(high=g, x=h, low=-1)
         return a + where(g > 0, b=h, a=tanh(x=g)) + elu(x=g) + maximum(g, b=h)
 
     @rnnc.cell
     def by_place(g: rnnc.Gate, h: rnnc.State):
+        h = with_gradient(h, g) + with_gradient(1, g)
         a = leaky_relu(g, 0.2) + clip(g, -1, 1) + clip(h, -1, g)
         return a + where(g > 0, tanh(g), h) + elu(g) + maximum(g, h)
 
@@ -178,6 +191,9 @@ def test_arguments_by_name():
         (lambda g: clip(g, high=1), "clip with 2 argument(s)"),
         (lambda g: tanh(), "tanh with 0 argument(s)"),
         (lambda g: clip(g, 1, 2, 3), "clip with 4 argument(s)"),
+        (lambda g: with_gradient(g, to=g), "no argument 'to' of with_gradient"),
+        (lambda g: with_gradient(g), "with_gradient with 1 argument(s)"),
+        (lambda g: replace_gradient(1, 2, 3), "with_gradient(1, of=6)"),
         (lambda g: clip(0.1, low=-1, high=1), "clip(0.1, low=-1, high=1)"),
     ],
 )
@@ -188,6 +204,21 @@ def test_wrong_arguments_by_name(call, found):
     with pytest.raises(rnnc.CellError) as caught:
         rnnc.cell(wrong)
     assert f"found:  {found}\n" in str(caught.value)
+    line = call.__code__.co_firstlineno
+    assert re.match(rf"wrong, .*test_functions\.py:{line}\n", str(caught.value))
+
+
+def test_replace_gradient_is_with_gradient():
+    @rnnc.cell
+    def replaced(g: rnnc.Gate, u: rnnc.Gate, h: rnnc.State):
+        return replace_gradient(where(g > 0, 1, 0), g, slope=u) + replace_gradient(h, x=u, slope=2)
+
+    @rnnc.cell
+    def written(g: rnnc.Gate, u: rnnc.Gate, h: rnnc.State):
+        spike = with_gradient(where(g > 0, 1, 0), of=stop_gradient(u) * g)
+        return spike + with_gradient(h, of=2 * u)
+
+    assert replaced.updates == written.updates
 
 
 def test_calls_outside_a_cell():

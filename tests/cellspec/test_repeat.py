@@ -36,7 +36,7 @@ def test_latex_shows_the_loop(loop_cells):
     assert r"v_{4}, v_{5} &\quad \quad \leftarrow v_{5}, v_{6} \\" in rows
 
 
-@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying"])
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking"])
 def test_json_and_pickle_read_back_the_same_cell(name, loop_cells):
     cell = loop_cells.CELLS[name](rnnc.repeat, 5)
     again = rnnc.Cell.from_json(cell.to_json())
@@ -50,7 +50,7 @@ def test_json_and_pickle_read_back_the_same_cell(name, loop_cells):
     assert cell.fingerprint != loop_cells.CELLS[name](rnnc.repeat, 6).fingerprint
 
 
-@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying"])
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking"])
 def test_each_line_has_its_terms(name, loop_cells):
     """Each call in an equation or in a body stands in some line."""
     cell = loop_cells.CELLS[name](rnnc.repeat, 5)

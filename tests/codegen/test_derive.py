@@ -7,6 +7,7 @@ import rnnc
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rnnc import sigmoid, stop_gradient, tanh, where, with_gradient
 from rnnc.cellspec.declare import Constant, Gate, Param, State
 from rnnc.cellspec.expression.node import Node, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
@@ -76,6 +77,24 @@ def test_what_the_backward_needs():
     assert "tanh(" not in str(derive(rnnc.cells.slstm).backward)
 
 
+def test_what_a_gradient_goes_to_is_computed_in_the_backward_alone():
+    @rnnc.cell
+    def spiking(g: Gate, s: State, v: State):
+        v = tanh(g) + v
+        spike = with_gradient(where(v > 1, 1, 0), of=sigmoid(4 * v))
+        return spike, v - stop_gradient(with_gradient(spike, of=g))
+
+    found = derive(spiking)
+    assert str(found.forward) == (
+        "tanh_g = tanh(g)\n"
+        "t0 = tanh_g + v\n"
+        "s_next = where((t0 > 1), 1, 0)\n"
+        "v_next = t0 - stop_gradient(s_next)"
+    )
+    assert "where" not in str(found.backward)
+    assert found.saved == ("tanh_g",)
+
+
 def test_lstm_backward_takes_at_most_40_operations():
     assert derive(rnnc.cells.lstm).backward.operations <= 40
 
@@ -141,7 +160,7 @@ def _apply(draw: st.DrawFn, name: str, part: st.SearchStrategy[Node]) -> Node:
         a, b = draw(part), draw(part)
         relation = draw(st.sampled_from(["<", "<=", ">", ">="]))
         return TABLE[name].of(compare(relation, a, b), draw(part), draw(part))
-    if name in ("maximum", "minimum", "atan2"):
+    if name in ("maximum", "minimum", "atan2", "with_gradient"):
         return TABLE[name].of(draw(part), draw(part))
     if name in ("pow", "remainder", "fmod"):
         first = draw(part) if name != "pow" else TABLE["tanh"].of(draw(part)) + 1.5

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ..fuzz.tensors import draw_view, is_given, outputs, shapes
-from .cell import draw_cell, with_inputs
+from .cell import draw_cell, with_inputs, with_keywords
 from .tree import Case, CellDraw
 
 _DTYPES = {
@@ -53,6 +53,7 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         through = random.choices(["compiled", "inductor"], [4, 1])[0]
     cell = draw_cell(random, apart, half, through == "scan")
     cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
+    cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
     variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
     case = Case(
         cell,

@@ -13,6 +13,18 @@ _NAMES = """a b c e f g h i j k m n o p q r s u w x y z A B Z alpha beta zeta ga
 row head dim keep steps batch width kept lane warp before after offset x1 h2 u_n input weight biases
 gate state unit tile sum zero floor round mish""".split()
 
+# The names of the operands of functions with several.
+_OPERANDS = {
+    "leaky_relu": ("x", "slope"),
+    "elu": ("x", "alpha"),
+    "maximum": ("a", "b"),
+    "minimum": ("a", "b"),
+    "clip": ("x", "low", "high"),
+    "where": ("condition", "a", "b"),
+    "clip_gradient": ("x", "bound"),
+    "with_gradient": ("value", "of"),
+}
+
 
 def draw_cell(random: Random, apart: bool, half: bool, exact_inputs: bool) -> CellDraw:
     """Draw a cell.
@@ -68,6 +80,24 @@ def with_inputs(random: Random, cell: CellDraw) -> CellDraw:
     inputs = tuple(InputDraw(p.name, random.choice(forms), p.switch) for p in chosen)
     params = tuple(p for p in cell.params if p not in chosen)
     return replace(cell, params=params, inputs=inputs)
+
+
+def with_keywords(random: Random, cell: CellDraw) -> CellDraw:
+    """The cell with some operands of functions written with their names.
+
+    Args:
+        random: the source of all choices.
+        cell: without keywords.
+    """
+
+    def named(node: Node) -> Node:
+        keywords: tuple[str, ...] = ()
+        if node.op in _OPERANDS and random.random() < 0.3:
+            words = _OPERANDS[node.op][: len(node.args)]
+            keywords = words[random.randrange(len(words)) :]
+        return replace(node, args=tuple(map(named, node.args)), keywords=keywords)
+
+    return replace(cell, body=tuple((target, named(value)) for target, value in cell.body))
 
 
 def _count(random: Random, weights: list[int]) -> int:

@@ -89,6 +89,7 @@ class Grammar:
             (8, self._where),
             (4, self._stop),
             (6, self._clip_gradient),
+            (6, self._with_gradient),
             (4, self._scaled),
             (4, self._two_kinks),
             (5, self._whole),
@@ -297,3 +298,9 @@ class Grammar:
         if self.random.random() < 0.2:
             bound = self.positive(0)
         return call("clip_gradient", self.expression(depth), bound)
+
+    def _with_gradient(self, depth: int) -> Node:
+        if self.random.random() < 0.5:
+            spike = call("where", self.condition(depth - 1), number(1), number(0))
+            return call("with_gradient", spike, self.expression(depth))
+        return call("with_gradient", self.expression(depth), self.expression(depth))

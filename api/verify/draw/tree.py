@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,12 +20,14 @@ class Node:
         args: its operands.
         name: what a `name` refers to: a declaration, a variable, or a new state.
         value: of a `number`; the exponent of `**`.
+        keywords: the names with which the last operands of a function are written.
     """
 
     op: str
     args: tuple[Node, ...] = ()
     name: str = ""
     value: float | int = 0
+    keywords: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:
         """All nodes, from the root."""
@@ -36,6 +38,20 @@ class Node:
     def names(self) -> set[str]:
         """The names in the expression."""
         return {node.name for node in self.walk() if node.op == "name"}
+
+    def called(self, function: str, texts: Sequence[str]) -> str:
+        """The call of a function as Python text.
+
+        Keywords are in alphabetical order, which for most functions is not that of the operands.
+
+        Args:
+            function: its name.
+            texts: the operands.
+        """
+        first = len(texts) - len(self.keywords)
+        named = sorted(zip(self.keywords, texts[first:], strict=True))
+        parts = [*texts[:first], *(f"{keyword}={text}" for keyword, text in named)]
+        return f"{function}({', '.join(parts)})"
 
 
 def name(word: str) -> Node:

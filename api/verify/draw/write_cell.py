@@ -31,7 +31,7 @@ def expression_text(node: Node, hidden: Collection[str] = ()) -> str:
         return f"({texts[0]} ** {texts[1]})"
     if node.op in _INFIX:
         return f"({texts[0]} {node.op} {texts[1]})"
-    return f"{'rnnc.' * (node.op in hidden)}{node.op}({', '.join(texts)})"
+    return node.called(f"{'rnnc.' * (node.op in hidden)}{node.op}", texts)
 
 
 def _whole(value: float) -> str:

@@ -71,6 +71,8 @@ _SPELLINGS = {
     "    return torch.where(x < low, tensor(low), torch.where(x > high, tensor(high), x))",
     "where(condition, a, b)": "return torch.where(condition, tensor(a), tensor(b))",
     "clip_gradient(x, bound)": "return ClipGradient.apply(tensor(x), tensor(bound))",
+    "with_gradient(value, of)": "of = tensor(of)\n"
+    "    return tensor(value).detach() + (of - of.detach())",
 }
 _BY_NAME = {signature.partition("(")[0]: signature for signature in _SPELLINGS}
 
@@ -167,4 +169,4 @@ def _text(node: Node, edges: bool) -> str:
         return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
     if node.op in (*BINARY, *RELATIONS, "&", "|"):
         return f"({texts[0]} {node.op} {texts[1]})"
-    return f"torch_{node.op}({', '.join(texts)})"
+    return node.called(f"torch_{node.op}", texts)

@@ -191,6 +191,8 @@ def _trees(node: Node) -> Iterator[Node]:
                 yield name(word)
     elif node.op in ("&", "|", "~"):
         yield from node.args
+    if node.keywords:
+        yield replace(node, keywords=())
     if node.op == "number" and node.value not in (0, 1, 0.5):
         yield number(1)
         yield number(0.5)

@@ -54,8 +54,10 @@ def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
-def test_check_says_why_finite_differences_are_not_taken(run: Callable[..., Result]) -> None:
-    assert "not taken: stop_gradient is meant to differ" in run("check", "slstm").stdout
+def test_check_takes_finite_differences_of_a_cell_that_stops_a_gradient(
+    run: Callable[..., Result],
+) -> None:
+    assert "finite differences: agree" in run("check", "slstm").stdout
 
 
 def test_check_takes_all_cells_of_a_file_and_fails_the_unstable_one(
@@ -153,3 +155,22 @@ def test_check_names_the_gradient_that_finite_differences_find(
     monkeypatch.setattr(trial, "scan", wrong)
     said = run("check", "elman", "--seed", "1").stdout
     assert "finite differences disagree: the gradient of h over time by R\n" in said
+
+
+def test_check_names_the_gradient_of_an_input_that_no_weight_multiplies(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
+    from rnnc.runtime.scan import scan
+    from rnnc.verify import inputs as trial
+
+    def wrong(cell, *rest, inputs, **named):  # type: ignore[no-untyped-def]
+        # Half of the gradient, and the whole value.
+        halved = {name: t / 2 + t.detach() / 2 for name, t in inputs.items()}
+        return scan.scan(cell, *rest, inputs=halved, **named)
+
+    monkeypatch.setattr(trial, "scan", wrong)
+    text = GOOD.replace("Constant, Gate,", "Constant, Gate, Input,")
+    text = text.replace("h: State,", "h: State, dt: Input,").replace("tanh(g)", "tanh(g * dt)")
+    write("cell.py", text)
+    said = run("check", "cell.py", "--seed", "1").stdout
+    assert "finite differences disagree: the gradient of h over time by dt\n" in said

@@ -148,6 +148,7 @@ DERIVATIVES = {
         "clip_gradient",
         lambda d, y, x, bound: (TABLE["clip"].of(-d, -bound, bound), None),
     ),
+    "a gradient that goes to the value": ("with_gradient", lambda d, y, value, of: (d, None)),
 }
 FUNCTIONS = {"floor for trunc": swap("fn::trunc(", "fn::floor(")}
 FAULTS = sorted([*CPU, *DERIVATIVES, *FUNCTIONS])
@@ -168,6 +169,7 @@ def may_show(fault: str, case: Case) -> bool:
         "a dropped term of a derivative": "silu" in functions_used(cell),
         "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
         "floor for trunc": "trunc" in functions_used(cell),
+        "a gradient that goes to the value": "with_gradient" in functions_used(cell),
         "a gradient across a reset": bool(case.resets),
         "the reset values of another row": bool(case.resets) and case.reset_to == "rows",
         "the last state of the padding": bool(case.lengths),

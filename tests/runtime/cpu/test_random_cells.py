@@ -29,7 +29,7 @@ def expression(chooser: random.Random, depth: int) -> str:
         first = f"(tanh({a}) + 1.5)" if positive else a
         if name in ("exp", "elu", "sin", "cos", "square", *MODERATE):
             first = f"tanh({a})"
-        if name in ("maximum", "minimum", "atan2"):
+        if name in ("maximum", "minimum", "atan2", "with_gradient"):
             return f"{name}({a}, {b})"
         if name in ("pow", "remainder", "fmod"):
             return f"{name}({first}, tanh({b}) + 1.5)"

@@ -16,7 +16,21 @@ from rnnc.cellspec.functions import TABLE
 
 INF, NAN = math.inf, math.nan
 POINTS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.75, 1e-40, -1e-40, 1e38, -1e38, 30.0, -30.0]
+
+
 # torch's own function of each row; text is the call in a cell's equation.
+class OfSecond(torch.autograd.Function):
+    """The first argument, with the gradient of the second."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, d):
+        return None, d
+
+
 ONE = {
     "sigmoid(x)": torch.sigmoid,
     "tanh(x)": torch.tanh,
@@ -75,6 +89,7 @@ TWO = {
     "atan2(x, y)": torch.atan2,
     **{f"lerp(x, y, {w})": partial(torch.lerp, weight=w) for w in (0.3, 0.5, 1, -0.75)},
     "lerp(x, 0.5, y)": lambda x, y: torch.lerp(x, torch.tensor(0.5, dtype=x.dtype), y),
+    "with_gradient(x, y)": OfSecond.apply,
 }
 
 
