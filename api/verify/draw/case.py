@@ -8,6 +8,7 @@ from typing import Any
 
 from ..fuzz.tensors import draw_view, is_given, outputs, shapes
 from .cell import draw_cell, with_inputs, with_keywords
+from .loops import with_loops
 from .tree import Case, CellDraw
 
 _DTYPES = {
@@ -15,6 +16,7 @@ _DTYPES = {
     "cuda": {"float64": 15, "float32": 35, "bfloat16": 35, "float16": 15},
 }
 HALF = ("bfloat16", "float16")
+_LOOPS = 0.35  # the share of cells with loops
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         through = random.choices(["compiled", "inductor"], [4, 1])[0]
     cell = draw_cell(random, apart, half, through == "scan")
     cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
+    loops = Random(f"rnnc loops {seed} {number}")
+    if loops.random() < _LOOPS:
+        cell = with_loops(loops, cell, apart, half)
     cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
     variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
     case = Case(

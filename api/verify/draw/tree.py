@@ -16,10 +16,12 @@ class Node:
 
     Attributes:
         op: `name`, `number`, an operator (`neg` is the unary minus), or a function of the language.
-            `**` has a whole number as its exponent, `pow` is written as `**` too.
-        args: its operands.
-        name: what a `name` refers to: a declaration, a variable, or a new state.
-        value: of a `number`; the exponent of `**`.
+            `**` has a whole number as its exponent, `pow` is written as `**` too. `repeat` is the
+            last result of a loop.
+        args: its operands; of a loop, what the carried values are first, then after a pass.
+        name: what a `name` refers to: a declaration, a variable, or a new state; of a loop, the
+            names of the carried values.
+        value: of a `number`; the exponent of `**`; of a loop, the number of passes.
         keywords: the names with which the last operands of a function are written.
     """
 
@@ -36,8 +38,28 @@ class Node:
             yield from argument.walk()
 
     def names(self) -> set[str]:
-        """The names in the expression."""
-        return {node.name for node in self.walk() if node.op == "name"}
+        """The names in the expression, but for those of values that a loop in it carries."""
+        if self.op == "name":
+            return {self.name}
+        found = set[str]().union(*(argument.names() for argument in self.args))
+        return found - set(self.carried)
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The names of the values that a loop carries."""
+        return tuple(self.name.split()) if self.op == "repeat" else ()
+
+    def looped(self, function: str, texts: Sequence[str]) -> str:
+        """The last result of a loop as Python text.
+
+        Args:
+            function: that repeats a step.
+            texts: the operands.
+        """
+        count = len(self.carried)
+        starts, new = ", ".join(texts[:count]), ", ".join(texts[count:])
+        step = f"lambda {', '.join(self.carried)}: " + (f"({new})" if count > 1 else new)
+        return f"{function}({self.value}, {step}, {starts})" + "[-1]" * (count > 1)
 
     def called(self, function: str, texts: Sequence[str]) -> str:
         """The call of a function as Python text.

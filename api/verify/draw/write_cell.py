@@ -31,6 +31,8 @@ def expression_text(node: Node, hidden: Collection[str] = ()) -> str:
         return f"({texts[0]} ** {texts[1]})"
     if node.op in _INFIX:
         return f"({texts[0]} {node.op} {texts[1]})"
+    if node.op == "repeat":
+        return node.looped("rnnc.repeat", texts)
     return node.called(f"{'rnnc.' * (node.op in hidden)}{node.op}", texts)
 
 

@@ -29,6 +29,14 @@ class ClipGradient(torch.autograd.Function):
                            torch.where(d < -bound, -bound.to(d.dtype), d)), None
 """
 
+_REPEAT = """
+def torch_repeat(n, step, *values):
+    for _ in range(n):
+        new = step(*values)
+        values = new if isinstance(new, tuple) else (new,)
+    return values if len(values) > 1 else values[0]
+"""
+
 # The functions of `x` that torch has under the same names.
 _SAME = """sigmoid tanh exp log sqrt rsqrt square reciprocal sin cos erf atan asinh sinh cosh tan
 exp2 expm1 log1p log2""".split()
@@ -91,6 +99,9 @@ def loop_text(cell: CellDraw, edges: bool = False, numbers: str = "float64") -> 
     for function in functions_used(cell):
         if function == "clip_gradient":
             parts.append(_CLIP_GRADIENT)
+        if function == "repeat":
+            parts.append(_REPEAT)
+            continue
         signature = _BY_NAME[function]
         body = _SPELLINGS[signature].splitlines()
         lines = [part.strip() for line in body for part in line.split("; ")]
@@ -169,4 +180,6 @@ def _text(node: Node, edges: bool) -> str:
         return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
     if node.op in (*BINARY, *RELATIONS, "&", "|"):
         return f"({texts[0]} {node.op} {texts[1]})"
+    if node.op == "repeat":
+        return node.looped("torch_repeat", texts)
     return node.called(f"torch_{node.op}", texts)

@@ -184,7 +184,8 @@ def _trees(node: Node) -> Iterator[Node]:
     """Smaller trees: a part in place of the whole, or a part made smaller."""
     if node.op not in _RELATIONAL:
         for argument in node.args:
-            if argument.op not in _RELATIONAL:
+            # What a pass computes has no meaning outside its loop.
+            if argument.op not in _RELATIONAL and not argument.names() & set(node.carried):
                 yield argument
         if node.op not in ("name", "number"):
             for word in sorted(node.names()):
@@ -193,6 +194,8 @@ def _trees(node: Node) -> Iterator[Node]:
         yield from node.args
     if node.keywords:
         yield replace(node, keywords=())
+    if node.op == "repeat" and node.value > 2:
+        yield replace(node, value=2)
     if node.op == "number" and node.value not in (0, 1, 0.5):
         yield number(1)
         yield number(0.5)

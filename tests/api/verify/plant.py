@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 from rnnc.cellspec.functions import TABLE
+from rnnc.codegen import adjoint_loops
 from rnnc.codegen.derive import derive
 from rnnc.runtime.store import compiled
-from rnnc.verify.draw.tree import Case
+from rnnc.verify.draw.tree import Case, CellDraw
 from rnnc.verify.draw.write_cell import functions_used
 
 Edit = Callable[[str], str]
@@ -151,7 +152,12 @@ DERIVATIVES = {
     "a gradient that goes to the value": ("with_gradient", lambda d, y, value, of: (d, None)),
 }
 FUNCTIONS = {"floor for trunc": swap("fn::trunc(", "fn::floor(")}
-FAULTS = sorted([*CPU, *DERIVATIVES, *FUNCTIONS])
+# Of loops that run backwards: an edit of the generated text, or another function in the derivation.
+LOOPS = {
+    "a carry of the wrong pass": matching(r"(= kept_\w+\[)(pass\d+)\]", r"\1\2 > 0 ? \2 - 1 : 0]"),
+    "the gradient of an unchanged value counted once": lambda op, total, share: share,
+}
+FAULTS = sorted([*CPU, *DERIVATIVES, *FUNCTIONS, *LOOPS])
 
 
 def may_show(fault: str, case: Case) -> bool:
@@ -170,6 +176,8 @@ def may_show(fault: str, case: Case) -> bool:
         "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
         "floor for trunc": "trunc" in functions_used(cell),
         "a gradient that goes to the value": "with_gradient" in functions_used(cell),
+        "a carry of the wrong pass": _loops_back(cell),
+        "the gradient of an unchanged value counted once": _loops_back(cell),
         "a gradient across a reset": bool(case.resets),
         "the reset values of another row": bool(case.resets) and case.reset_to == "rows",
         "the last state of the padding": bool(case.lengths),
@@ -177,6 +185,12 @@ def may_show(fault: str, case: Case) -> bool:
         and (case.reverse or case.both),
         "the input of another step": any(i.form != "units" for i in cell.inputs),
     }[fault]
+
+
+def _loops_back(cell: CellDraw) -> bool:
+    """Whether the cell has a loop of several passes."""
+    nodes = (node for _, value in cell.body for node in value.walk())
+    return any(node.op == "repeat" and node.value > 1 for node in nodes)
 
 
 @contextmanager
@@ -188,8 +202,11 @@ def planted(fault: str, device: str, cache: str) -> Iterator[None]:
         if fault in DERIVATIVES:
             row, pullback = DERIVATIVES[fault]
             patch.setitem(TABLE[row].__dict__, "pullback", pullback)
-        elif fault in FUNCTIONS:
-            patch.setattr(compiled, "render", _edited(compiled.render, "", FUNCTIONS[fault]))
+        elif fault in FUNCTIONS or fault == "a carry of the wrong pass":
+            edit = (FUNCTIONS | LOOPS)[fault]
+            patch.setattr(compiled, "render", _edited(compiled.render, "", edit))
+        elif fault in LOOPS:
+            patch.setattr(adjoint_loops, "binary", LOOPS[fault])
         else:
             file, edit = (CPU if device == "cpu" else CUDA)[fault]
             patch.setattr(compiled, "render", _edited(compiled.render, file, edit))
