@@ -220,8 +220,8 @@ class Grammar:
         return call("+", self.bounded(depth), call("*", number(1.5), switch))
 
     def _about_switch(self, depth: int) -> Node:
-        """An operand within 0.4 of a switch."""
-        near = call("*", number(0.4), self.bounded(depth))
+        """An operand within a quarter of a switch."""
+        near = call("*", number(0.25), self.bounded(depth))
         return call("+", near, name(self.random.choice(self.switches)))
 
     def _between_whole(self, depth: int) -> Node:
