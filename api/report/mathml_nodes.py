@@ -83,6 +83,8 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
             return self.timed(node.name)
         if op in ("number", "true", "false"):
             return self._number(node)
+        if op == "call" and node.name == "pow":
+            return self._pair("msup", self._within(args[0], ATOM), self._print(args[1]))
         if op == "call":
             return self._call(node)
         if op == "/":
@@ -136,6 +138,8 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
         binding = _TERM.get(node.op, SUM if node.is_condition and node.args else ATOM)
         if node.op == "/":  # a fraction needs no brackets, but below a power
             binding = SIGN
+        if node.op == "call" and node.name == "pow":
+            binding = POWER
         if binding >= at_least and (sign or not negative):
             return shown
         return self._mrow(self._mo("("), shown, self._mo(")"))

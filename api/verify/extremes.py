@@ -12,8 +12,9 @@ from ..cellspec.cell import CellSpec, Pair
 from ..runtime.call.tensors import ScanInputs
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
-# Functions of the table saturate or overflow near these in float32: exp at 88.7, sigmoid at -88.7.
-EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 100.0, -100.0, 1e4, -1e4)
+# Functions of the table saturate or overflow near these in float32: exp at 88.7, sigmoid at -88.7,
+# exp2 at 128.
+EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 130.0, -130.0, 1e4, -1e4)
 _MOST_POINTS = 4096
 
 

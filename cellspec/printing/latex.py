@@ -97,6 +97,8 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
     if op in ("number", "true", "false"):
         text = rf"\mathrm{{{op}}}" if node.value is None else repr(node.value)
         return text, SIGN if text[0] == "-" else ATOM
+    if op == "call" and node.name == "pow":
+        return rf"{_within(args[0], ATOM)}^{{{args[1][0]}}}", POWER
     if op == "call":
         inside = ", ".join(text for text, _ in args)
         return rf"{TABLE[node.name].latex}\left({inside}\right)", ATOM

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from .grammar import Grammar, call
-from .tree import CellDraw, GateDraw, InputDraw, Node, ValueDraw, name, number
+from .grammar import Grammar
+from .tree import CellDraw, GateDraw, InputDraw, Node, ValueDraw, call, name, number
 
 # Letters and words; generated code might use some of them itself, and some are functions.
 _NAMES = """a b c e f g h i j k m n o p q r s u w x y z A B Z alpha beta zeta gain decay slow_rate

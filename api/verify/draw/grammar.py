@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from .tree import RELATIONS, Node, name, number
+from .jumps import Jumps
+from .tree import Node, call, name, number
 
 _UNARY = (
     "sigmoid",
@@ -31,22 +32,10 @@ _UNARY = (
 #: Of them, those that take a bounded expression.
 _STEEP = ("square", "exp2", "expm1", "sinh", "cosh", "tan")
 _POSITIVE = ("exp", "log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2")
-_KINKED = ("relu", "leaky_relu", "elu", "abs", "sign", "heaviside")
-#: Functions whose slope jumps at two places, and how far from 0 they jump at the most.
-_TWO_KINKS = {"hardtanh": 1, "relu6": 6, "hardsigmoid": 3, "hardswish": 3}
-_WHOLE = ("floor", "ceil", "trunc", "round")
 
 
-def call(function: str, *arguments: Node) -> Node:
-    """The node of a call or an operation."""
-    return Node(function, arguments)
-
-
-class Grammar:
+class Grammar(Jumps):
     """Draws expressions over given names.
-
-    In a short dtype a comparison of two rounded numbers may go either way. Switches then keep the
-    operands apart: they are small whole numbers, which every dtype holds exactly.
 
     Args:
         random: the source of all choices.
@@ -64,10 +53,8 @@ class Grammar:
         apart: bool,
         half: bool,
     ) -> None:
-        self.random = random
+        super().__init__(random, switches, apart)
         self.leaves = list(leaves)
-        self.switches = list(switches)
-        self.apart = apart
         self.half = half
 
     def expression(self, depth: int) -> Node:
@@ -83,17 +70,17 @@ class Grammar:
             (6, self._power),
             (20, self._unary),
             (8, self._of_positive),
-            (9, self._kinked),
-            (6, self._extremum),
-            (4, self._clip),
+            (9, self.kinked),
+            (6, self.extremum),
+            (4, self.clip),
             (8, self._where),
             (4, self._stop),
             (6, self._clip_gradient),
             (6, self._with_gradient),
             (4, self._scaled),
-            (4, self._two_kinks),
-            (5, self._whole),
-            (4, self._remainder),
+            (4, self.two_kinks),
+            (5, self.whole),
+            (4, self.remainder),
             (5, self._of_two),
         ]
         drawn = self.random.choices([m for _, m in make], [w for w, _ in make])[0]
@@ -108,10 +95,11 @@ class Grammar:
     def literal(self) -> Node:
         """A number of moderate size, whole or not."""
         whole = self.random.random() < 0.3
-        value = self.random.choice([-3, -2, -1, 1, 2, 3]) if whole else self._decimal()
+        value = self.random.choice([-3, -2, -1, 1, 2, 3]) if whole else self.decimal()
         return number(value)
 
-    def _decimal(self) -> float:
+    def decimal(self) -> float:
+        """A number of moderate size with digits after its point."""
         return round(self.random.uniform(-2, 2), self.random.choice([1, 3, 15])) or 0.5
 
     def bounded(self, depth: int) -> Node:
@@ -199,92 +187,6 @@ class Grammar:
             return call("/", call("*", number(scale), a), number(scale * 2))
         small = number(1e-3 if self.half else self.random.choice([1e-5, 1e-12, 7e-21]))
         return call("+", a, call("*", small, self.expression(depth)))
-
-    # Expressions whose values or slopes jump.
-
-    def _two_apart(self, depth: int) -> tuple[Node, Node]:
-        """Two operands of a comparison."""
-        if not self.apart:
-            b = self.literal() if self.random.random() < 0.3 else self.expression(depth)
-            return self.expression(depth), b
-        switch = name(self.random.choice(self.switches))
-        if self.random.random() < 0.4:
-            return switch, number(self.random.choice([-1, 0, 1, 1.5]))
-        a, b = self.bounded(depth), call("*", number(1.5), switch)
-        return (b, a) if self.random.random() < 0.5 else (a, b)
-
-    def _one_apart(self, depth: int) -> Node:
-        """An operand that is not near zero."""
-        if not self.apart:
-            return self.expression(depth)
-        switch = name(self.random.choice(self.switches))
-        return call("+", self.bounded(depth), call("*", number(1.5), switch))
-
-    def _about_switch(self, depth: int) -> Node:
-        """An operand within 0.4 of a switch."""
-        near = call("*", number(0.4), self.bounded(depth))
-        return call("+", near, name(self.random.choice(self.switches)))
-
-    def _between_whole(self, depth: int) -> Node:
-        """An operand that is not near a whole number."""
-        if not self.apart:
-            return call("*", number(self.random.choice([1, 2, 3.7])), self.expression(depth))
-        return call("+", self._about_switch(depth), number(0.5))
-
-    def _whole(self, depth: int) -> Node:
-        function = self.random.choice(_WHOLE)
-        if function == "round":  # it jumps between whole numbers
-            inner = self._about_switch(depth) if self.apart else self._between_whole(depth)
-        else:
-            inner = self._between_whole(depth)
-        # Its gradient is 0, so it has a share in a product.
-        return call("*", call(function, inner), self.bounded(depth))
-
-    def _remainder(self, depth: int) -> Node:
-        divisor = self.positive(depth)
-        if self.random.random() < 0.5:
-            divisor = number(self.random.choice([1, 2, 0.75, -1, -0.5]))
-        top = self._between_whole(depth)
-        # A multiple, whose quotient is not near a whole number.
-        top = call("*", top, divisor) if self.apart else top
-        return call(self.random.choice(["%", "remainder", "fmod"]), top, divisor)
-
-    def _two_kinks(self, depth: int) -> Node:
-        function = self.random.choice([*_TWO_KINKS])
-        factor = number(_TWO_KINKS[function] / 1.5)
-        inner = self._about_switch(depth) if self.apart else self.expression(depth)
-        return call(function, call("*", factor, inner))
-
-    def condition(self, depth: int) -> Node:
-        """Comparisons joined by and, or and not."""
-        chance = self.random.random()
-        if chance < 0.15:
-            return call("&", self.condition(depth), self.condition(depth))
-        if chance < 0.3:
-            return call("|", self.condition(depth), self.condition(depth))
-        if chance < 0.4:
-            return call("~", self.condition(depth))
-        return call(self.random.choice(RELATIONS), *self._two_apart(depth))
-
-    def _kinked(self, depth: int) -> Node:
-        function = self.random.choice(_KINKED)
-        inner = self._one_apart(depth)
-        if function in ("leaky_relu", "elu") and self.random.random() < 0.7:
-            slope = name(self.random.choice(self.leaves))
-            slope = slope if self.random.random() < 0.3 else number(self._decimal())
-            return call(function, inner, slope)
-        return call(function, inner)
-
-    def _extremum(self, depth: int) -> Node:
-        return call(self.random.choice(["maximum", "minimum"]), *self._two_apart(depth))
-
-    def _clip(self, depth: int) -> Node:
-        if self.apart:
-            return call("clip", self._about_switch(depth), number(-1.5), number(1.5))
-        if self.random.random() < 0.3:
-            bound = self.positive(0)
-            return call("clip", self.expression(depth), call("neg", bound), bound)
-        return call("clip", self.expression(depth), number(-0.75), number(0.5))
 
     def _where(self, depth: int) -> Node:
         a = self.literal() if self.random.random() < 0.15 else self.expression(depth)

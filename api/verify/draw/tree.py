@@ -86,6 +86,11 @@ def number(value: float) -> Node:
     return Node("number", value=value)
 
 
+def call(function: str, *arguments: Node) -> Node:
+    """The node of a call or an operation."""
+    return Node(function, arguments)
+
+
 @dataclass(frozen=True)
 class GateDraw:
     """A gate with the options of `rnnc.gate`; with `switch`, its inputs are small whole numbers."""

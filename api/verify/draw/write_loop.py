@@ -48,11 +48,12 @@ _SPELLINGS = {
     **{f"{name}(x)": f"return torch.{name}(tensor(x))" for name in _SAME},
     **{f"{name}(x)": f"edge(x, 0); return torch.{name}(tensor(x))" for name in _KINKED},
     **{f"{name}(x)": f"return torch.nn.functional.{name}(tensor(x))" for name in _OF_MODULES},
+    # They jump at whole numbers. The distance from one is continuous.
     **{
-        f"{name}(x)": f"x = tensor(x); edge(x, torch.round(x)); return torch.{name}(x)"
+        f"{name}(x)": f"x = tensor(x); edge((x - torch.round(x)).abs(), 0); return torch.{name}(x)"
         for name in _WHOLE
     },
-    "round(x)": "x = tensor(x); edge(x, torch.floor(x) + 0.5); return torch.round(x)",
+    "round(x)": "x = tensor(x); edge((x - torch.floor(x) - 0.5).abs(), 0); return torch.round(x)",
     "heaviside(x)": "edge(x, 0); return (tensor(x) > 0).to(tensor(x).dtype)",
     "relu6(x)": "edge(x, 0); edge(x, 6); return torch.nn.functional.relu6(tensor(x))",
     "hardtanh(x)": "edge(x, -1); edge(x, 1); return torch.nn.functional.hardtanh(tensor(x))",
@@ -60,10 +61,11 @@ _SPELLINGS = {
     "hardsigmoid(x)": "edge(x, -3); edge(x, 3); x = tensor(x)\n"
     "    return torch.where(x < -3, 0, torch.where(x > 3, 1, (x + 3) / 6))",
     "hardswish(x)": "edge(x, -3); edge(x, 3); return torch.nn.functional.hardswish(tensor(x))",
-    "remainder(a, b)": "a, b = tensor(a), tensor(b); q = a / b; edge(q, torch.round(q))\n"
-    "    return torch.remainder(a, b)",
-    "fmod(a, b)": "a, b = tensor(a), tensor(b); q = a / b; edge(q, torch.round(q))\n"
-    "    return torch.fmod(a, b)",
+    **{
+        f"{name}(a, b)": "a, b = tensor(a), tensor(b)\n"
+        f"    edge((a / b - torch.round(a / b)).abs(), 0); return torch.{name}(a, b)"
+        for name in ("remainder", "fmod")
+    },
     "pow(a, b)": "return torch.pow(tensor(a), tensor(b))",
     "atan2(a, b)": "return torch.atan2(tensor(a), tensor(b))",
     "lerp(a, b, w)": "a, b, w = tensor(a), tensor(b), tensor(w)\n    return a + w * (b - a)",

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rnnc.cellspec.functions import TABLE
 from rnnc.verify.draw.case import Settings, draw_case
 from rnnc.verify.draw.tree import Case, CellDraw, Node, ValueDraw
-from rnnc.verify.fuzz.judge import judge
+from rnnc.verify.draw.write_cell import cell_text
+from rnnc.verify.fuzz.judge import judge, near_border
 from rnnc.verify.fuzz.report import report
 from rnnc.verify.fuzz.run import Outcome, run_case
 from rnnc.verify.fuzz.shrink import shrink, smaller_cells
@@ -53,8 +55,11 @@ def test_draws_everything():
     operations = {n.op for c in cases for _, value in c.cell.body for n in value.walk()}
     functions = """sigmoid tanh relu leaky_relu elu gelu silu softplus logsigmoid exp log sqrt rsqrt
     abs sign square reciprocal sin cos erf maximum minimum clip where stop_gradient clip_gradient
-    with_gradient""".split()
-    assert operations >= {*functions, *"+ - * / ** neg < <= > >= == != & | ~".split()}
+    heaviside floor ceil trunc round atan asinh sinh cosh tan softsign hardsigmoid hardtanh
+    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp with_gradient""".split()
+    assert {*functions} == {*TABLE}
+    used = {*functions, "repeat", *"+ - * / % ** neg < <= > >= == != & | ~".split()}
+    assert operations >= used
     keywords = {k for c in cases for _, v in c.cell.body for n in v.walk() for k in n.keywords}
     assert keywords == {*"x slope alpha a b low high condition bound value of".split()}
     assert {len(c.cell.states) for c in cases} == {1, 2, 3, 4, 5}
@@ -75,6 +80,38 @@ def test_draws_everything():
     assert not any(c.both for c in cases if c.through in ("scan", "step"))
     assert any(c.without for c in cases)
     assert any(c.silent for c in cases)
+
+
+JUMPING = "floor ceil trunc round heaviside remainder fmod %".split()
+
+
+def test_operands_in_short_dtypes_are_apart_from_jumps():
+    """Few cases are discarded, though each has a function that jumps."""
+    cases = (draw_case(7, number, Settings(compiled=0.0, shipped=0)) for number in range(4000))
+    chosen = []
+    for case in cases:
+        operations = {n.op for _, value in case.cell.body for n in value.walk()}
+        if case.dtype in ("bfloat16", "float16") and operations & {*JUMPING} and case.batch:
+            chosen.append(case)
+    discarded = 0
+    for case in chosen[:60]:
+        values, seeds = draw_values(case, case.seed)
+        _, edges = run_twin(case, values, seeds, torch.float64)
+        _, rough = run_twin(case, values, seeds, getattr(torch, case.dtype))
+        discarded += near_border(case, edges, rough) is not None
+    assert len(chosen) > 60
+    assert discarded <= 3
+
+
+def test_a_function_whose_name_an_argument_has_is_called_by_its_whole_name():
+    found = Node("+", (Node("floor", (Node("name", name="floor"),)), Node("name", name="s")))
+    body = Node("%", (found, Node("pow", (Node("number", value=2), Node("name", name="s")))))
+    cell = CellDraw(
+        *((), (ValueDraw("s"),), (ValueDraw("floor"),), (), ("s", "floor")),
+        (("new_s", body),),
+    )
+    assert "new_s = ((rnnc.floor(floor) + s) % (2 ** s))" in cell_text(cell)
+    assert run_case(Case(cell)).verdict == "right"
 
 
 @pytest.mark.parametrize("view", [*VIEWS[:3], "expanded:1", "negative"])
