@@ -56,7 +56,8 @@ def test_draws_everything():
     functions = """sigmoid tanh relu leaky_relu elu gelu silu softplus logsigmoid exp log sqrt rsqrt
     abs sign square reciprocal sin cos erf maximum minimum clip where stop_gradient clip_gradient
     heaviside floor ceil trunc round atan asinh sinh cosh tan softsign hardsigmoid hardtanh
-    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp with_gradient""".split()
+    hardswish mish relu6 log1p expm1 log2 exp2 pow remainder fmod atan2 lerp
+    with_gradient""".split()
     assert {*functions} == {*TABLE}
     used = {*functions, "repeat", *"+ - * / % ** neg < <= > >= == != & | ~".split()}
     assert operations >= used
