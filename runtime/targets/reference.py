@@ -175,9 +175,10 @@ def _apply(
             return _power(base if node.value > 0 else torch.reciprocal(base), abs(node.value))
         case "call":
             function = TABLE[node.name]
-            if node.name == "pow" and node.args[1].is_number:
+            exponent = node.args[1].value if node.name == "pow" else None
+            if isinstance(exponent, int | float):
                 # torch computes with the exact number, and knows some exponents.
-                return torch.pow(arguments[0], node.args[1].value)
+                return torch.pow(arguments[0], exponent)
             scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
             scope |= dict(zip(function.arguments, arguments, strict=True))
             result: Tensor = eval(_TWINS[node.name], scope)
