@@ -95,11 +95,12 @@ def test_state_start_values():
 
 def test_powers_and_functions_in_latex():
     def powers(g: rnnc.Gate, h: rnnc.State):
-        return (g + h) ** 0.3 * 2**h + (g**h) ** 3 + rnnc.asinh(g) + rnnc.atan2(g, h)
+        return (g + h) ** 0.3 * 2**h - (g**h) ** 3 + rnnc.asinh(g) + rnnc.atan2(g, h)
 
     assert rnnc.cell(powers).latex().splitlines()[-2] == (
-        r"h_t &= \left(g_t + h_{t-1}\right)^{0.3} \cdot 2^{h_{t-1}} + \left(g_t^{h_{t-1}}\right)^{3}"
-        r" + \operatorname{arsinh}\left(g_t\right) + \operatorname{atan2}\left(g_t, h_{t-1}\right)"
+        r"h_t &= \left(g_t + h_{t-1}\right)^{0.3} \cdot 2^{h_{t-1}}"
+        r" - \left(g_t^{h_{t-1}}\right)^{3} + \operatorname{arsinh}\left(g_t\right)"
+        r" + \operatorname{atan2}\left(g_t, h_{t-1}\right)"
     )
 
 
