@@ -16,12 +16,13 @@ from ..cellspec.functions import TABLE
 from .origins import joined
 from .program import Program, symbols_of
 
-# Not the name of a function in a namespace.
+# A name, but not that of a function in a namespace: a cell may have it too.
 _NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*")
-_IN_HEADERS = [name for name, row in TABLE.items() if not row.free_name]
+# The functions whose names no value of a cell has.
+_RESERVED = [name for name, row in TABLE.items() if not row.free_name]
 # One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries. A
 # value such as `floor_g` ends with an underscore: a name of a cell always did.
-_SHORT = re.compile(rf"(d_)?(({'|'.join(_IN_HEADERS)})_)?[a-z](_next)?(_sum)?|t\d+")
+_SHORT = re.compile(rf"(d_)?(({'|'.join(_RESERVED)})_)?[a-z](_next)?(_sum)?|t\d+")
 NBSP = "\N{NO-BREAK SPACE}"
 
 
