@@ -12,10 +12,11 @@ from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
 from .program import Program, values_of
 
-_IN_HEADERS = [name for name, row in TABLE.items() if not row.free_name]
+# The functions whose names no value of a cell has.
+_RESERVED = [name for name, row in TABLE.items() if not row.free_name]
 # One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries. A
 # value such as `floor_g` ends with an underscore: a name of a cell always did.
-_SHORT = re.compile(rf"(d_)?(({'|'.join(_IN_HEADERS)})_)?[a-z](_next)?(_sum)?|t\d+")
+_SHORT = re.compile(rf"(d_)?(({'|'.join(_RESERVED)})_)?[a-z](_next)?(_sum)?|t\d+")
 
 #: The first number that rounds to an infinite float.
 _BEYOND_FLOAT = 2.0**128 - 2.0**103

@@ -13,7 +13,7 @@ from .emit_statements import Line, statement_lines
 from .origins import joined
 from .program import Program, symbols_of, values_of
 
-# Not the name of a function in a namespace.
+# A name, but not that of a function in a namespace: a cell may have it too.
 _NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*")
 NBSP = "\N{NO-BREAK SPACE}"
 

@@ -30,4 +30,5 @@ with_gradient = row(
     torch="WithGradient.apply(*torch.broadcast_tensors(value, of))",
     pullback=lambda d, y, value, of: (None, d),
     identity=True,
+    free_name=True,
 )

@@ -175,7 +175,8 @@ def _apply(
             return _power(base if node.value > 0 else torch.reciprocal(base), abs(node.value))
         case "call":
             function = TABLE[node.name]
-            if node.name == "pow" and isinstance(exponent := node.args[1].value, int | float):
+            exponent = node.args[1].value if node.name == "pow" else None
+            if isinstance(exponent, int | float):
                 # torch computes with the exact number, and knows some exponents.
                 return torch.pow(arguments[0], exponent)
             scope = _SCOPE | dict(zip(function.arguments, arguments, strict=True))

@@ -93,6 +93,25 @@ def test_state_start_values():
     assert counter.states[0].init == 1.5
 
 
+def test_powers_and_functions_in_latex():
+    def powers(g: rnnc.Gate, h: rnnc.State):
+        return (g + h) ** 0.3 * 2**h - (g**h) ** 3 + rnnc.asinh(g) + rnnc.atan2(g, h)
+
+    assert rnnc.cell(powers).latex().splitlines()[-2] == (
+        r"h_t &= \left(g_t + h_{t-1}\right)^{0.3} \cdot 2^{h_{t-1}}"
+        r" - \left(g_t^{h_{t-1}}\right)^{3} + \operatorname{arsinh}\left(g_t\right)"
+        r" + \operatorname{atan2}\left(g_t, h_{t-1}\right)"
+    )
+
+
+def test_the_repr_names_what_a_cell_declares():
+    def decaying(g: rnnc.Gate, dt: rnnc.Input, h: rnnc.State, w: rnnc.Param):
+        return w * rnnc.tanh(g) - dt * h
+
+    shown = "<rnnc.Cell decaying: gates g; states h; inputs dt; params w>"
+    assert repr(rnnc.cell(decaying)) == shown
+
+
 def test_equations_and_latex():
     lstm = rnnc.cells.lstm
     assert lstm.equations()[-2:] == (

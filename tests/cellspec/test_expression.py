@@ -242,9 +242,9 @@ def test_numbers_of_numpy_are_numbers():
 
 def test_powers_and_absolute_values():
     def powers(g: Gate, h: State):
-        return g**2.0 + h**0.5 + abs(g) * h**-0.5 + h ** np.int64(3)
+        return g**2.0 + h**0.5 + abs(g) * h**-0.5 + h ** np.int64(3) * g**-0.0 + h**-1024
 
-    assert one(powers) == "g**2 + sqrt(h) + abs(g)*rsqrt(h) + h**3"
+    assert one(powers) == "g**2 + sqrt(h) + abs(g)*rsqrt(h) + h**3*1 + h**-1024"
 
 
 def test_powers_with_any_exponent():

@@ -112,12 +112,15 @@ x, y, z = map(symbol, "xyz")
             "where(((x > y) && (y < z)), y, z)",
         ),
         (rnnc.exp.of(-x), "exp(-x)"),
+        (rnnc.floor.of(x / y), "fn::floor(x/y)"),
+        (rnnc.pow.of(x, 0.3) * x**2, "fn::pow(x, real(0.3))*(x*x)"),
+        (symbol("floor") + rnnc.floor.of(symbol("floor")), "floor_ + fn::floor(floor_)"),
     ],
 )
 def test_printer(value, text):
     printed = cpp(value)
     assert printed == text
-    assert "pow(" not in printed
+    assert ("pow(" in printed) == ("fn::pow" in text)  # a whole exponent is products
 
 
 def test_operations_are_counted_as_they_are_spelled():
@@ -141,6 +144,32 @@ def test_function_text():
     assert emit_function("f", program, ["x", "y"], ()) == (
         "RNNC_INLINE void f(real x, real y, real& x_next) {\n  x_next = x*y;\n}"
     )
+
+
+def test_rows_with_a_free_name_are_in_a_namespace_and_bring_their_header():
+    @rnnc.cell
+    def cell(g: rnnc.Gate, h: rnnc.State):
+        return rnnc.mish(g) + rnnc.floor(h) + rnnc.relu(g)
+
+    source = cell.cpp()
+    rows = source.code[source.code.index("RNNC_INLINE real relu") :].splitlines()
+    # Only the backward calls where.
+    assert [line.partition("(")[0] for line in rows[:5]] == [
+        *("RNNC_INLINE real relu", "RNNC_INLINE real where", "namespace fn {"),
+        *("RNNC_INLINE real mish", "}  // namespace fn"),
+    ]
+    for sources, header in (((source,), "lib/functions.h"), (cell.cuda(head_dim=16).units, "")):
+        for each in sources:
+            name = header or "lib/functions.cuh"
+            assert f'#include "{name}"' in each.code
+            assert name in dict(each.headers)
+
+
+def test_a_source_without_such_a_row_has_no_more_headers():
+    for name in rnnc.cells.names():
+        source = rnnc.cells.get(name).cpp()
+        assert "lib/functions.h" not in dict(source.headers)
+        assert "fn::" not in source.code
 
 
 def test_functions_that_the_caller_passes_hide_those_of_the_header():

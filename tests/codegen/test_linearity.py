@@ -16,6 +16,8 @@ from rnnc import (
     tanh,
     where,
 )
+from rnnc.cellspec.expression.node import symbol
+from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
@@ -75,3 +77,19 @@ def test_a_cluster_waits_exactly_where_the_map_is_not_linear(cell):
     plan = plan_for(cell, Shape(heads=2, head_dim=128), limits_of("H200"), variant="cluster")
     flag = "false" if cell in NOT_LINEAR else "true"
     assert f"constexpr bool kLinear = {flag};" in cuda_source(cell, plan).code
+
+
+def test_all_functions_but_one_have_a_linear_pullback():
+    """So kernels may add cotangents after the backward of cells that call them."""
+    g, h = symbol("g"), symbol("h")
+    for name, row in TABLE.items():
+        if name == "where":
+            continue
+        arguments = (g, h, *row.defaults, 0.25)[: len(row.arguments)]
+        cell = rnnc.Cell(
+            name="one",
+            gates=(Gate(name="g"),),
+            states=(State(name="h"),),
+            updates=(row.of(*arguments) + 0.1 * g * h,),
+        )
+        assert derive(cell).linear == (name != "clip_gradient"), name

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import rnnc
+from rnnc.cellspec.functions import TABLE
 from rnnc.cli.app import app
 from rnnc.cli.report import command_of
 from rnnc.codegen.cuda.limits import limits_of
@@ -59,6 +60,26 @@ def test_every_cell_of_the_library_has_equations_as_xml():
             marked |= {e.get("data-t") for e in root.iter() if e.get("data-t")}
         assert len(ids) == len(set(ids))
         assert marked == set(terms.numbers.values()), name
+
+
+def test_every_function_has_an_equation_and_a_power_is_raised():
+    def equation(update):
+        cell = rnnc.Cell(
+            name="one",
+            gates=(rnnc.Gate(name="g"),),
+            states=(rnnc.State(name="h"),),
+            updates=(f"{update} + g*h",),
+        )
+        return equations_of(cell, Terms.of(cell))[-1].math
+
+    for name, row in TABLE.items():
+        if not row.free_name or name == "pow":
+            continue
+        arguments = ("g", "h", "2")[: len(row.arguments)]
+        word = {"asinh": "asinh", "atan": "arctan"}.get(name, name)
+        assert f"<mi>{word}</mi>" in equation(f"{name}({', '.join(arguments)})"), name
+    assert equation("pow(g, h)").count("msup") == 2
+    assert "<mi>pow</mi>" not in equation("pow(g, 0.3)*g")
 
 
 def test_an_equation_reads_as_its_author_wrote_it():

@@ -65,7 +65,7 @@ def errors_of(code: str, arch: str = "compute_90a") -> str:
     return "" if accepted else log
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("header", [*HEADERS, "functions/functions.cuh"])
 def test_a_header_compiles_alone(header: str) -> None:
     assert not errors_of(f'{EXAMPLE}#include "{header}"\n', arch_of("lib/index.cu"))
 
