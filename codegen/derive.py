@@ -16,6 +16,10 @@ from .program import Program, Statement
 from .schedule import schedule
 from .shape import Direction
 
+#: The most nodes of a cell whose adjoint sympy rearranges as a whole, which takes more than linear
+#: time.
+_LONGEST_SEARCHED = 1000
+
 
 @dataclass(frozen=True)
 class Pointwise:
@@ -103,11 +107,14 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     # Not at the top: sympy takes half a second to import, and kernels in the cache folder need no
     # derivation.
     from .adjoint import adjoint
+    from .long_adjoint import long_adjoint
 
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
-    back = adjoint(updates, wanted, known_values(cell.updates, news))
+    long = len(ordered(cell.updates)) > _LONGEST_SEARCHED
+    reverse = long_adjoint if long else adjoint
+    back = reverse(updates, wanted, known_values(cell.updates, news))
     gradients = list(back.gradients.values())
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
@@ -46,7 +47,7 @@ class Program:
         default_factory=dict, compare=False, repr=False
     )
 
-    @property
+    @cached_property
     def operations(self) -> int:
         """The number of arithmetic operations and function calls per unit."""
         return sum(count_operations(s.value) for s in self.statements)

@@ -48,9 +48,9 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
     named = named_values(rows)
     found: list[tuple[Node, ...]] = [(symbol(gate.name),) for gate in cell.gates]
     for value in (*named, *rows):
-        stop = {node: None for node in named if node is not value}
-        below = [n for n in ordered([value], stop=stop) if n not in stop]
-        found.append(tuple(written[n] for n in below if n in written and not n.is_number))
+        below = [n for n in ordered(value.args, stop=named) if n not in named]
+        terms = (*below, value)
+        found.append(tuple(written[n] for n in terms if n in written and not n.is_number))
     return tuple(found)
 
 
