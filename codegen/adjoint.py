@@ -7,8 +7,7 @@ symbols stand, stay as their author wrote them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import sympy
@@ -18,14 +17,13 @@ from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
 from .adjoint_loops import Unwound
+from .inlining import inlined
 from .origins import DerivativeOrigins, Origins, of_terms, rewritten_origins
 
 #: The most statements in which sympy searches for common sums and products.
 _LARGEST_SEARCH = 400
 #: Products of more factors are differentiated two factors at a time.
 _MOST_FACTORS = 8
-#: Sums and products of more parts keep a name, so the cost is linear in the length of a chain.
-_LARGEST_INLINED = 6
 #: sympy sees numbers beyond these magnitudes as symbols. A cotangent is multiplied by one such
 #: number at a time, as in torch, because their product could overflow.
 _TINY, _HUGE = 1e-8, 1e8
@@ -59,10 +57,12 @@ def adjoint(
         known: replacements for nodes that are already computed.
     """
     with factored():
-        return _Reverse(results, tuple(wanted), known).adjoint()
+        return Reverse(results, tuple(wanted), known).adjoint()
 
 
-class _Reverse:
+class Reverse:
+    """Reverse mode over the nodes of some results, as one computation."""
+
     def __init__(
         self, results: Mapping[str, Node], wanted: tuple[str, ...], known: Mapping[Node, Node]
     ) -> None:
@@ -79,8 +79,9 @@ class _Reverse:
         self.loops = Unwound()
 
     def adjoint(self) -> Adjoint:
+        """The cotangents of the wanted symbols."""
         nodes = ordered(self.results.values())
-        active = self._active(nodes)
+        active = self.active(nodes)
         shares: dict[Node, list[sympy.Expr]] = {node: [] for node in active}
         names: dict[Node, str] = {}
         for name, value in self.results.items():
@@ -106,7 +107,7 @@ class _Reverse:
             args = self._factors(node) if node.op == "*" else node.args
             extreme = any(_is_extreme(a) for a in node.args)
             known = len(self.definitions)
-            pulled_back = self._pulled_back(node, args, total)
+            pulled_back = self.pulled_back(node, args, total)
             self.bound.update(dict.fromkeys(list(self.definitions)[known:], node))
             for argument, share in zip(args, pulled_back, strict=True):
                 if share is not None and extreme and argument in active:
@@ -118,7 +119,7 @@ class _Reverse:
         totals = {name: sympy.Add(*shares.get(symbol(name), [])) for name in self.wanted}
         return self._resolved(totals, sums)
 
-    def _active(self, nodes: list[Node]) -> set[Node]:
+    def active(self, nodes: list[Node]) -> set[Node]:
         """The nodes that depend on a wanted symbol and can have a gradient."""
         wanted = {symbol(name) for name in self.wanted}
         active: set[Node] = set()
@@ -145,9 +146,10 @@ class _Reverse:
         extreme = any(_is_extreme(a) for a in factor.args)
         return factor.op == "*" and (factor is root or (inside and not extreme))
 
-    def _pulled_back(
+    def pulled_back(
         self, node: Node, operands: tuple[Node, ...], d: sympy.Expr
     ) -> tuple[sympy.Expr | None, ...]:
+        """The cotangent of each operand of a node, given that of the node."""
         y, args = self._value(node), [self._value(a) for a in operands]
         match node.op:
             case "+":
@@ -202,7 +204,7 @@ class _Reverse:
         """The gradients as nodes, with every definition that they need."""
         results = {sympy.Symbol(f"_result_{name}"): total for name, total in totals.items()}
         kept = {*results, *sums, *self.kept, *self.loops.cotangents}
-        bodies = _inlined({**self.definitions, **results}, kept)
+        bodies = inlined({**self.definitions, **results}, kept)
         if len(bodies) <= _LARGEST_SEARCH:
             fresh = sympy.numbered_symbols("_c")
             shared, values = sympy.cse(
@@ -261,11 +263,15 @@ class _Reverse:
                     others = operands[:i] + operands[i + 1 :] if term.op == "*" else operands
                     reached = frozenset[str]().union(*(names[o] for o in others))
                     found.add_factor(from_sympy(self._value(operand), resolved), term, reached)
-        recomputed = rewritten_origins(of_terms(self.results.values()), self.known)
+        return found.find(gradients, self.recomputed(), cotangents)
+
+    def recomputed(self) -> dict[Node, tuple[Node, ...]]:
+        """The terms that are recomputed, as they are written in the gradients."""
+        found = rewritten_origins(of_terms(self.results.values()), self.known)
         # The name of a new state does not show the operation that made it.
         for name in self.results:
-            recomputed.pop(symbol(name), None)
-        return found.find(gradients, recomputed, cotangents)
+            found.pop(symbol(name), None)
+        return found
 
     def _names_below(self) -> dict[Node, frozenset[str]]:
         """For each node of the results, the wanted symbols that it depends on."""
@@ -289,24 +295,3 @@ def _is_extreme(node: Node) -> bool:
         return False
     assert isinstance(node.value, int | float)
     return node.value != 0 and not _TINY <= abs(node.value) <= _HUGE
-
-
-def _inlined(
-    definitions: dict[sympy.Symbol, sympy.Expr], kept: set[sympy.Symbol]
-) -> dict[sympy.Symbol, sympy.Expr]:
-    """The definitions, with each one that is used only once inlined into its user.
-
-    A product of products becomes one product, whose parts can be shared in any order.
-    """
-    uses = Counter(s for body in definitions.values() for s in _symbols(body))
-    once: dict[sympy.Symbol, sympy.Expr] = {}
-    rest: dict[sympy.Symbol, sympy.Expr] = {}
-    for target, definition in definitions.items():
-        body = definition.xreplace({s: once[s] for s in definition.free_symbols if s in once})
-        small = len(body.args) <= _LARGEST_INLINED
-        (once if uses[target] == 1 and small and target not in kept else rest)[target] = body
-    return rest
-
-
-def _symbols(value: sympy.Expr) -> Iterator[sympy.Symbol]:
-    return (node for node in sympy.preorder_traversal(value) if node.is_Symbol)

@@ -18,6 +18,7 @@ from ..cellspec.expression.loops import (
 )
 from ..cellspec.expression.node import Node, binary, number
 from .gradient_only import known_values
+from .origins import Origins
 
 
 class Unwound:
@@ -53,12 +54,9 @@ class Unwound:
         """The active arguments of a loop whose results have been added, each with its gradient."""
         if loop not in self._ends:
             return
-        starts, fixed = starts_of(loop), unchanged_of(loop)
-        wanted = [place for place, value in enumerate(fixed) if value in active]
-        gradients = self._differentiated(loop, wanted)
-        sums = [binary("+", running_sum(i), g) for i, g in enumerate(gradients[len(starts) :])]
-        self._bodies[loop] = (*gradients[: len(starts)], *sums)
-        for place, argument in enumerate((*starts, *(fixed[place] for place in wanted))):
+        arguments, self._bodies[loop], origins = pulled_back_body(loop, active)
+        self.origins |= origins
+        for place, argument in enumerate(arguments):
             if argument in active:
                 gradient = sympy.Symbol(f"_r{len(self._results):05}")
                 self._results[gradient] = loop, place
@@ -90,13 +88,29 @@ class Unwound:
         ]
         return unwound(replaced, cotangents, self._bodies[loop])[place]
 
-    def _differentiated(self, loop: Node, wanted: list[int]) -> list[Node]:
-        """The gradients of a pass: of the carried values, then of wanted values that stay."""
-        from .adjoint import adjoint
 
-        roots = body_of(loop).roots
-        names = [carried(place).name for place in range(len(roots))]
-        inputs = [*names, *(unchanged(place).name for place in wanted)]
-        found = adjoint(dict(zip(names, roots, strict=True)), inputs, known_values(roots))
-        self.origins |= found.origins
-        return list(found.gradients.values())
+def pulled_back_body(
+    loop: Node, active: Collection[Node]
+) -> tuple[tuple[Node, ...], tuple[Node, ...], Origins]:
+    """The body of the loop that runs another one backwards.
+
+    Args:
+        loop: a `"repeat"` node.
+        active: the nodes that can have a gradient.
+
+    Returns:
+        The arguments of the loop whose gradients are its results; the roots of its body; and the
+        terms of the equations that nodes of the body came from.
+    """
+    from .reverse_mode import reverse_mode
+
+    roots, fixed = body_of(loop).roots, unchanged_of(loop)
+    wanted = [place for place, value in enumerate(fixed) if value in active]
+    names = [carried(place).name for place in range(len(roots))]
+    inputs = [*names, *(unchanged(place).name for place in wanted)]
+    results = dict(zip(names, roots, strict=True))
+    found = reverse_mode(results, inputs, known_values(roots))
+    gradients = list(found.gradients.values())
+    sums = [binary("+", running_sum(i), g) for i, g in enumerate(gradients[len(roots) :])]
+    arguments = (*starts_of(loop), *(fixed[place] for place in wanted))
+    return arguments, (*gradients[: len(roots)], *sums), found.origins

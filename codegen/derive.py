@@ -117,12 +117,12 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
 def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     # Not at the top: sympy takes half a second to import, and kernels in the cache folder need no
     # derivation.
-    from .adjoint import adjoint
+    from .reverse_mode import reverse_mode
 
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
-    back = adjoint(updates, wanted, known_values(cell.updates, news))
+    back = reverse_mode(updates, wanted, known_values(cell.updates, news))
     gradients = list(back.gradients.values())
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
@@ -104,7 +105,7 @@ class Program:
         default_factory=dict, compare=False, repr=False
     )
 
-    @property
+    @cached_property
     def operations(self) -> int:
         """The number of arithmetic operations and function calls per unit."""
         return _operations(self.statements)

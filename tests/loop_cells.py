@@ -110,7 +110,23 @@ def spiking(loop: Loop, n: int) -> rnnc.Cell:
     return spiking
 
 
+def long(loop: Loop, n: int) -> rnnc.Cell:
+    """A step of more than 1,000 operations, and as many after the loop."""
+
+    @rnnc.cell
+    def long(g: Gate, h: State, w: Param):
+        def step(v: Any) -> Any:
+            for _ in range(300):
+                v = 0.9 * v + 0.1 * tanh(w * g - v)
+            return v
+
+        return step(clip_gradient(loop(n, step, h), 0.5) + g)
+
+    return long
+
+
 CELLS = {
+    "long": long,
     "spiking": spiking,
     "neuron": neuron,
     "nested": nested,

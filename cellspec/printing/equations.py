@@ -98,11 +98,12 @@ def _below(
     values: Iterable[Node], scope: Naming, term: Callable[[Node], Node | None]
 ) -> tuple[Node, ...]:
     """The terms of values, without those of values that have names."""
-    values = tuple(values)
-    stop = {n: None for n in scope.names if n not in values or n.op in LOOPS}
-    nodes = (n for n in ordered(values, stop=stop) if n not in stop and n.op not in LOOPS)
-    terms = (term(node) for node in nodes if not node.is_number)
-    return tuple(found for found in terms if found is not None)
+    values = tuple(dict.fromkeys(values))
+    below = ordered((a for v in values for a in v.args), stop=scope.names)
+    own = (v for v in values if v not in scope.names or v.op not in LOOPS)
+    nodes = (n for n in (*below, *own) if n.op not in LOOPS and not n.is_number)
+    terms = (term(node) for node in nodes)
+    return tuple(dict.fromkeys(found for found in terms if found is not None))
 
 
 def latex_block(cell: CellSpec) -> str:

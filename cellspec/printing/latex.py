@@ -81,13 +81,12 @@ def _shared(name: str) -> str:
 def latex(root: Node, letters: Letters, named: Mapping[Node, str]) -> str:
     """The LaTeX of an expression; nodes in `named` are written by their names."""
     texts: dict[Node, tuple[str, int]] = {}
-    below = {node: name for node, name in named.items() if node is not root}
-    for node in ordered([root], stop=below):
-        if node in below:
-            texts[node] = below[node], ATOM
+    for node in ordered(root.args, stop=named):
+        if node in named:
+            texts[node] = named[node], ATOM
         else:
             texts[node] = _spelled(node, [texts[a] for a in node.args], letters)
-    return texts[root][0]
+    return _spelled(root, [texts[a] for a in root.args], letters)[0]
 
 
 def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from ...codegen.render import Source, render
 from .digest import package_digest
 from .files import Cached, cached, file_name
 from .log import log
+from .long_body import tell_of_long_body
 from .long_work import said_if_long
 
 Library = TypeVar("Library")
@@ -75,6 +76,7 @@ def compile_cell(
 
     def source() -> Source:
         pointwise = derive(cell, activations=plan.save == "gates")
+        tell_of_long_body(pointwise)
         return render(pointwise, plan)
 
     # The docstring of the cell is left out: it changes a comment and no code.

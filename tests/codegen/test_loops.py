@@ -72,7 +72,7 @@ def test_reach_goes_through_passes(loop_cells):
     assert "d_w" in reach
 
 
-@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking"])
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking", "long"])
 def test_lines_of_a_source_have_the_terms_of_bodies(name, loop_cells):
     cell = loop_cells.CELLS[name](rnnc.repeat, 4)
     source = cell.cpp()

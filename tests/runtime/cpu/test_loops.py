@@ -41,7 +41,7 @@ def compare(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> Non
 
 
 @pytest.mark.parametrize("passes", [1, 2, 5])
-@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking"])
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "decaying", "spiking", "long"])
 def test_a_loop_is_its_python_loop(name, passes, loop_cells):
     make = loop_cells.CELLS[name]
     ours = found(module(make(rnnc.repeat, passes)))
