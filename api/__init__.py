@@ -17,7 +17,10 @@ from .register import register_operators_after_torch as _register_operators_afte
 _NAMES = {
     ".cellspec.declare": "Constant Gate Input Param State constant gate param state",
     ".cellspec.errors": "CellError",
-    ".errors": "RnncError",
+    ".errors": """
+        BackwardError CompileError NoCompilerError NoCudaError ResidencyError RnncError
+        SecondOrderError SettingError TensorError TransformError
+    """,
     ".cellspec.functions": """
         abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
         reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
@@ -27,10 +30,6 @@ _NAMES = {
     ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
     ".runtime.cuda.memory.kept": "free_memory",
-    ".runtime.errors": """
-        BackwardError CompileError NoCompilerError NoCudaError ResidencyError SecondOrderError
-        SettingError TensorError TransformError
-    """,
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",

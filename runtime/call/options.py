@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from ..errors import TensorError
+from ...errors import TensorError
 
 Word = TypeVar("Word", bound=str | None)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import MOST_COUNT
+from ...errors import TensorError
 from ..call.forms import WEIGHTS
-from ..errors import TensorError
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
 

@@ -12,9 +12,9 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Param, State
 from ...cellspec.errors import CellError, kind_of
 from ...cellspec.named import named_cell
+from ...errors import TensorError
 from ..call.marks import constant_in_graphs
 from ..call.tensors import ScanInputs
-from ..errors import TensorError
 from .tensor import (
     DTYPES,
     check_like,

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Dtype
-from ..errors import TensorError
+from ...errors import TensorError
 
 # The dtypes in which a cell can be computed.
 DTYPES: dict[torch.dtype, Dtype] = {

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ...codegen.render import Source
-from ..errors import CompileError, NoCompilerError
+from ...errors import CompileError, NoCompilerError
 from ..store.files import cache_folder
 from ..store.memo import remembered
 from ..store.private import MEMORY_FOLDER

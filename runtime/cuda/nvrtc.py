@@ -12,7 +12,7 @@ from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.render import Source, Unit
 from ...codegen.shape import Dtype
-from ..errors import CompileError
+from ...errors import CompileError
 from ..store.compiled import compile_cell, compile_source
 from ..store.files import Cached
 from .driver.device import cupy_nvrtc, nvrtc_version

@@ -13,7 +13,7 @@ import torch
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
-from ..errors import ResidencyError
+from ...errors import ResidencyError
 from ..program.gemms import Product, products_of
 from ..program.recorder import refuse_recording
 from ..store.facts import Counts, facts_of

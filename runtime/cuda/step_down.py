@@ -11,8 +11,7 @@ import torch
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ...codegen.shape import MOST_COUNT, Direction, Masked
-from ...errors import DiagnosticError
-from ..errors import TensorError
+from ...errors import DiagnosticError, TensorError
 from ..process.caller import warn
 from .choose import Question, all_plans, asked_for
 from .prepared import LARGE_BUFFERS, NO_ROOM

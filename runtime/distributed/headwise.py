@@ -11,9 +11,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ...errors import TensorError
 from ..call.ragged import Ragged
 from ..call.tensors import States
-from ..errors import TensorError
 from .parallel import Parallel, entered, local, of_layer, run_layer
 from .shards import spread_heads
 

@@ -10,13 +10,12 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from ...errors import RnncError
+from ...errors import RnncError, TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
 from ..call.settings import Asked, Settings
 from ..call.tensors import States
-from ..errors import TensorError
 from ..module.rnn import RNN
 from ..module.weights import weight_of
 from ..run.known_calls import KnownCalls

@@ -12,12 +12,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Asked, one_direction
 from ..call.tensors import States
 from ..check.masks import check_lengths
-from ..errors import TensorError
 from ..module.rnn import RNN
 from ..run.ragged import ragged_of
 from ..run.route import run_call

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import BackwardError
 from ..call.call import Call
 from ..call.forms import TorchForm
 from ..call.plain import all_plain, is_watched
 from ..call.spans import alone, profiled
 from ..call.tensors import States
-from ..errors import BackwardError
 from ..process.turns import short_turns_of_backward
 from ..program.replays import replayed
 from ..program.seen import Entry

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ...errors import TransformError
 from ..call.marks import constant_in_graphs
 from ..call.plain import any_tangent, is_watched, is_wrapped
-from ..errors import TransformError
 from ..process.caller import warn_once
 
 # The targets of this package; torch's operators dispatch on the type of their tensors' device.

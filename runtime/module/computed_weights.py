@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from ..errors import TensorError
+from ...errors import TensorError
 
 
 def replace_weight(module: nn.Module, name: str, value: Tensor) -> None:

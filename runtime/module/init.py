@@ -13,9 +13,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...cellspec.errors import kind_of
+from ...errors import TensorError
 from ..call.named import Named
 from ..call.projection import WEIGHT
-from ..errors import TensorError
 from .computed_weights import replace_weight
 from .rnn import RNN
 from .weights import blocks_of, weight_of

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.spans import without_autocast
 from ..call.step_call import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
-from ..errors import TensorError
 from ..run.route import direct_step
 from ..targets.layers import target_for
 from .watched import Watched

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
 
+from ...errors import TensorError
 from ..call.plain import all_plain
-from ..errors import TensorError
 
 
 class Watched:

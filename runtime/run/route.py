@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ...errors import CompileError, NoCompilerError, TensorError
 from ..call.call import Tensors
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
@@ -16,7 +17,6 @@ from ..call.settings import OUTPUT, Asked, Settings
 from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..check.kinds import check_kinds
-from ..errors import CompileError, NoCompilerError, TensorError
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import TensorError
+from ...errors import TensorError
 from .target import Target
 
 #: By name; `runtime/run` adds those of this package.

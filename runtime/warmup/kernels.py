@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...errors import CompileError
 from ..call.call import Call, joint_call
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, call_of
-from ..errors import CompileError
 from ..run.route import resolve_backend
 from ..targets.layers import target_for
 from ..targets.registry import TARGETS, target_name

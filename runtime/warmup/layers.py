@@ -13,9 +13,9 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
+from ...errors import TensorError
 from ..call.settings import Settings
 from ..check.tensor import shape_error
-from ..errors import TensorError
 from ..module.rnn import RNN
 from ..nn.conversion.faster import kernels_project
 from ..nn.projected import recurrence_of

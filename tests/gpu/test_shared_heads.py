@@ -14,11 +14,11 @@ import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
+from rnnc.errors import ResidencyError
 from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.load import load_kernel
-from rnnc.runtime.errors import ResidencyError
 
 SHARED = ["cluster", "grid"]
 

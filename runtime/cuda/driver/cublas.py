@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import NoCudaError
+from ....errors import NoCudaError
 from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.

@@ -6,7 +6,7 @@ import ctypes
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ...errors import ResidencyError
+from ....errors import ResidencyError
 from .library import check, driver_path
 
 # Of cuda.h: what the driver says where a device, or the part of it that a client of MPS or a green

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from ....codegen.cuda.mma import WARP
-from ...errors import NoCudaError
+from ....errors import NoCudaError
 from .capture import beside_captures
 from .described import described_limits, is_described
 from .driver import driver_library

@@ -29,9 +29,9 @@ from ....codegen.cuda.wavefront.groups import (
 )
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
+from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order
 from ...call.layers import wavefront_error
-from ...errors import NoCudaError
 from ..choose import choose_plan
 from ..driver.described import is_described
 from ..driver.device import device_limits

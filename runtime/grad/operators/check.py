@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....errors import TensorError
 from ...call.call import Call, Tensors
 from ...call.layer_call import backward_reads
 from ...call.rows_form import RowsForm
@@ -16,7 +17,6 @@ from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
-from ...errors import TensorError
 from ...targets.layers import states_for, target_for
 from ...targets.refusals import check_takes_inputs, check_takes_masks
 from ..check_saved import check_as_left, plain_gradients

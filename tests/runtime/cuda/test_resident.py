@@ -11,13 +11,13 @@ from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
 from rnnc.codegen.cuda.block.plan import BlockPlan
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
 from rnnc.codegen.cuda.grid.plan import GridPlan
+from rnnc.errors import ResidencyError
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
 from rnnc.runtime.cuda.launchers import launcher_of
 from rnnc.runtime.cuda.resident import grid as grid_module
 from rnnc.runtime.cuda.resident import tiled
 from rnnc.runtime.cuda.resident.grid import waves
-from rnnc.runtime.errors import ResidencyError
 
 
 def kernel(kind, direction="forward", **sizes):

@@ -17,10 +17,10 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
+from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, tune
 from rnnc.runtime.cuda.choose import choose_plan
-from rnnc.runtime.errors import ResidencyError
 from rnnc.runtime.store import private, tuned
 from rnnc.runtime.store.files import cache_folder
 from rnnc.runtime.store.sealed import read_sealed, write_sealed

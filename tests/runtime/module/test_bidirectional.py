@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 import rnnc
 import torch
+from rnnc.errors import TensorError
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.errors import TensorError
 from rnnc.runtime.targets.registry import register_target, unregister_target
 
 

@@ -12,6 +12,7 @@ import torch
 from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
+from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
@@ -20,7 +21,6 @@ from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
 from rnnc.runtime.cuda.prepared import prepare
-from rnnc.runtime.errors import ResidencyError
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
