@@ -23,7 +23,7 @@ from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
 from rnnc.runtime.program.multiplier import TORCH
-from rnnc.runtime.targets.lanes import ONE_LANE, OneLane
+from rnnc.runtime.targets.lanes import ONE_LANE, Lanes
 from rnnc.runtime.targets.registry import register_target, unregister_target
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SimulatedCuda(CudaTarget):
     def begin(self, dtype: torch.dtype, index: int | None) -> None:
         """Nothing is compiled."""
 
-    def lanes(self, like: torch.Tensor, steps: int) -> OneLane:
+    def lanes(self, like: torch.Tensor, steps: int) -> Lanes:
         """One direction after the other: there are no streams."""
         return ONE_LANE
 

@@ -17,6 +17,8 @@ from torch import Tensor, overrides
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from ...errors import TensorError
+
 _included = torch._C._dispatch_tls_local_include_set
 profiler_enabled = torch._C._autograd._profiler_enabled
 _function_modes = torch._C._len_torch_function_stack
@@ -53,6 +55,17 @@ def all_plain(tensors: Iterable[Tensor | None]) -> bool:
         except RuntimeError:  # a sparse tensor, or the wrapper of a transform
             return False
     return True
+
+
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without memory; fully sharded modules free it between calls."""
+    if tensor.numel() and not tensor.data_ptr():
+        raise TensorError(
+            name,
+            f"a tensor of {tuple(tensor.shape)} without memory",
+            "tensors with memory",
+            "the call while the tensor has memory: for a sharded module, within its forward",
+        )
 
 
 def is_watched() -> bool:

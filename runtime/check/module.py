@@ -82,13 +82,6 @@ def check_probability(name: str, value: Any) -> float:
     return float(value)
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """Return an option that is True or False, not a number or a string."""
-    if not isinstance(value, bool):
-        raise TensorError(name, repr(value), "True or False", f"{name}=True")
-    return value
-
-
 def check_input(
     x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
 ) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..call.call import Call
+from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.tensors import SomeTensors, States
-from ..store.facts import facts_of
 from .arguments import Field, run
 from .compile import cpu_library
 from .plans import plan_of

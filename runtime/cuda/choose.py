@@ -14,8 +14,8 @@ from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
 from ...errors import ResidencyError
+from ..call.dtypes import DTYPES
 from ..call.layer_call import Choice
-from ..check.tensor import DTYPES
 from ..process.caller import warn
 from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall

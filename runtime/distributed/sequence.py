@@ -15,13 +15,13 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
-from ..call.settings import Asked, one_direction
+from ..call.settings import Asked, Settings, one_direction
 from ..call.tensors import States
 from ..check.masks import check_lengths
 from ..module.rnn import RNN
+from ..run.by_layer import input_share
 from ..run.ragged import ragged_of
 from ..run.route import run_call
-from ..targets.registry import target_of
 from .exchange import Steps, replicated
 from .parallel import Parallel, local, of_layer
 from .shards import spread_heads
@@ -161,25 +161,25 @@ class Sequential(Parallel):
         outputs, lasts = [], []
         for direction, _ in enumerate(settings.choices):
             own = weights[direction * each : (direction + 1) * each]
-            wx = self._input(x, own[0], steps)
+            wx = self._input(settings, x, own[0], steps)
             given = None if states is None else [state[direction] for state in states]
             rows = of_layer(ragged, slice(direction, direction + 1))
-            over_time, last = self._recur(wx, own, direction, given, every, rows, unweighted)
+            one = one_direction(settings, self.cell, settings.choices[direction])
+            over_time, last = self._recur(one, wx, own, given, every, rows, unweighted)
             outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
             lasts.append(last)
         found = [torch.cat(both, 2) for both in zip(*outputs, strict=True)]
         return found, tuple([torch.stack(both) for both in zip(*lasts, strict=True)])
 
-    def _input(self, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
+    def _input(self, settings: Settings, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
         """Return wx (B, T, N / n, D, Gx) of this rank's heads, from x (T_r, B, input)."""
-        dim, ranks = self.hidden_size // self.heads, self._mesh.size()
         if weight is None:
-            return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
+            return x.new_empty(x.shape[1], steps.total, settings.heads, settings.dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
         whole = replicated(weight, self._mesh).to_local(grad_placements=[Partial()])
-        W = self._form._matrices(whole)
+        W = self._form.blocks(whole)
         assert W is not None
-        wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
+        wx = input_share(settings, x, W).transpose(0, 1)
         # As it lies in memory: behind the heads come units, or gates.
         gates_last = wx.stride(4) <= wx.stride(3)
         wx = steps.to_heads(wx if gates_last else wx.transpose(3, 4))
@@ -187,20 +187,19 @@ class Sequential(Parallel):
 
     def _recur(
         self,
+        one: Settings,
         wx: Tensor,
         weights: Sequence[DTensor | None],
-        direction: int,
         states: Sequence[Tensor] | None,
         every: bool,
         ragged: Ragged | None,
         unweighted: Sequence[Tensor],
     ) -> tuple[list[Tensor], States]:
         """Return the states of this rank's heads, (T, B, N / n, D) each, and the last ones."""
-        settings, shape = self._one_layer(), (wx.shape[0], *wx.shape[2:4])
+        shape = (wx.shape[0], *wx.shape[2:4])
         first = [state.reshape(shape) for state in states or ()]
         own = [None, *[local(weight) for weight in weights[1:]]]
-        flat = settings.form.weights(own, 1)[0].flat()
-        one = one_direction(settings, self.cell, settings.choices[direction])
+        flat = self._own_form.weights(own, 1)[0].flat()
         tensors = Tensors(wx, first, flat, ragged, tuple(unweighted))
         over_time, last = run_call(one, tensors, Asked(takes_wx=True, all_states=every))
         return over_time, tuple([state.flatten(1) for state in last])

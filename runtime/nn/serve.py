@@ -11,7 +11,7 @@ from torch import Tensor
 from ...errors import CompileError, NoCompilerError
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, is_watched
-from ..grad.transforms import is_transformed
+from ..call.transforms import is_transformed
 from ..process.caller import warn_once
 from ..targets.registry import TARGETS, target_name
 

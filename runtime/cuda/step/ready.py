@@ -11,8 +11,8 @@ import torch
 
 from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
+from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
-from ...store.facts import Counts, facts_of
 from ...store.planned import planned
 from ..choose import asked_for
 from ..launch import CallSizes

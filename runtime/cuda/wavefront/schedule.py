@@ -70,14 +70,14 @@ class Schedule(NamedTuple):
 
     Attributes:
         groups: how many layers run at once, in the order of computation.
-        chunk: steps per product between layers; None for all.
+        chunk: steps per product between layers; 0 for all.
         partition: the multiprocessors that the layers of a group run on; None where there is none.
         plan: of the kernels of a group of several layers; likewise.
         why_not: what makes a wavefront impossible; empty if it is possible.
     """
 
     groups: tuple[int, ...]
-    chunk: int | None = None
+    chunk: int = 0
     partition: Partition | None = None
     plan: TiledPlan | None = None
     why_not: str = ""

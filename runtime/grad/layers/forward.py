@@ -12,6 +12,7 @@ from torch import Tensor
 from ...call.call import Call, Tensors, joint_call
 from ...call.layer_call import LayerCall
 from ...call.layers import LayerWeights
+from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
 from ...call.masks import Masks
 from ...call.tensors import Forward, ScanInputs, States
@@ -55,7 +56,7 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
     each = () if drawn is None else drawn.unbind(0)
     found = None
     if run.at_once and target.at_once:
-        found = target.forward_layers(run.asked(weights, firsts, each), x)
+        found = target.forward_layers(LayersCall(run, weights, firsts, each), x)
     rows = layer_rows(run, (steps, batch), ragged, len(x))
     more = each, partial(run.masks, ragged, made), rows, unweighted
     results, masks = found or _one_by_one(run, x, weights, firsts, *more)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.layers import LayersRead, LayerWeights
+from ...call.layers import LayerWeights
+from ...call.layers_call import LayersCall, LayersRead
 from ...call.made_masks import MadeMasks
 from ...call.ragged import Ragged
 from ...call.tensors import Gradients, Saved
@@ -111,7 +112,7 @@ class Sweep:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
         reads = LayersRead(saved.x, d_y, read, saved.masks, self.donated)
-        asked = call.asked(saved.weights, self.firsts)
+        asked = LayersCall(call, saved.weights, self.firsts)
         return target_for(call).backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:

@@ -11,12 +11,13 @@ from torch import Tensor
 from ....errors import TensorError
 from ...call.call import Call, Tensors
 from ...call.layer_call import backward_reads
+from ...call.plain import check_memory
 from ...call.rows_form import RowsForm
 from ...call.tensors import ScanInputs
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
-from ...check.tensor import check_like, check_memory, shape_error
+from ...check.tensor import check_like, shape_error
 from ...targets.layers import states_for, target_for
 from ...targets.refusals import check_takes_inputs, check_takes_masks
 from ..check_saved import check_as_left, plain_gradients

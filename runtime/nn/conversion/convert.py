@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ....errors import TensorError
-from ...check.module import check_flag
+from ...call.options import check_flag
 from ..base import OnKernels
 from ..serve import why_no_kernels
 from .faster import faster_by_torch

@@ -25,7 +25,7 @@ from rnnc.runtime.cuda.prepared import prepare
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
 STEPS = 100
-ARGUMENTS = forward_arguments(2, 0)()
+ARGUMENTS = forward_arguments(2, 0, False, 0)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
