@@ -128,6 +128,11 @@ class Call(NamedTuple):
     drawn: bool = False
     samples: int = 0
 
+    @property
+    def target(self) -> str:
+        """Name of the target that runs it."""
+        return self.directions[0].target
+
     def directions_of(self, layer: int) -> tuple[LayerCall, ...]:
         """Return the call of each direction of a layer."""
         return self.directions if layer < self.layers - 1 else self.uppermost

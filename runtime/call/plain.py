@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, overrides
+from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
@@ -128,3 +129,16 @@ def values_visible(tensor: Tensor) -> bool:
         return False
     visible = tensor.is_cpu or tensor.is_cuda
     return visible and not is_watched() and all_plain((tensor,))
+
+
+def guard_of(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Return a comparison of tensors with these, besides their values.
+
+    It says whether tensors have the types, dtypes, devices, sizes and strides of these, and no mode
+    of torch is active that was not. It is one call of C, holds no tensor, and takes none twice.
+    """
+    if not tensors:
+        return lambda *_: True
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check: Callable[..., bool] = guards.check
+    return check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ class RowsForm(Form):
 
     heads: int
     dim: int
-    name: ClassVar[str] = "rows"
+    name = "rows"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rows_form, (self.heads, self.dim)

@@ -35,18 +35,16 @@ def check_cell(cell: Any) -> CellSpec:
     return found
 
 
-def check_size(name: str, value: Any, minimum: int = 1) -> int:
-    """Return a size of a module: a whole number, from `minimum` to the most that kernels count."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise TensorError(
-            name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
-        )
+def check_size(name: str, value: Any) -> int:
+    """Return a size of a module: a whole number, from 1 to the most that kernels count."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TensorError(name, repr(value), "a whole number, at least 1", f"{name}=1")
     if value > MOST_COUNT:
         raise TensorError(
             name,
             str(value) if value < 10**30 else "a number of more than 30 digits",
             f"at most {MOST_COUNT}: kernels count in 32 bits",
-            f"{name}={minimum or 1}",
+            f"{name}=1",
         )
     return value
 

@@ -21,7 +21,8 @@ from ..program.replays import replayed
 from ..program.seen import Entry
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
-from .compute import forward_of, gradients_of, kept_from
+from .compute import forward_of, gradients_of
+from .kept import kept_from
 from .transforms import check_gradients, check_has_operators
 
 

@@ -14,17 +14,12 @@ from .registry import TARGETS
 from .target import Target
 
 
-def target_for(call: Call) -> Target:
-    """Return the target that runs a call."""
-    return TARGETS[call.directions[0].target]
-
-
 def weights_for(call: Call, parameters: SomeTensors, forward: bool = True) -> list[LayerWeights]:
     """Return the weights of each direction of each layer, where kernels read them.
 
     Biases may hold other values if neither a `forward` nor gates computed again read them.
     """
-    target = target_for(call)
+    target = TARGETS[call.target]
     biases = forward or target.computes_gates_again(call.directions[0].choice.save)
     return call.form.for_kernels(parameters, call.parts, target.reads_by_address, biases)
 
@@ -39,7 +34,8 @@ def states_for(
     """
     shape = batch, call.heads, call.dim
     if not states:
-        yield from [target_for(call).initial_states(like, call.initial_values, shape)] * call.parts
+        first = TARGETS[call.target].initial_states(like, call.initial_values, shape)
+        yield from [first] * call.parts
     elif call.takes_wx:
         yield list(states)
     else:
@@ -48,7 +44,7 @@ def states_for(
 
 def lanes_for(call: Call, x: Tensor, steps: int) -> Lanes:
     """Return lanes for the directions of a layer, which run at once where the target can."""
-    return target_for(call).lanes(x, steps) if len(call.directions) > 1 else ONE_LANE
+    return TARGETS[call.target].lanes(x, steps) if len(call.directions) > 1 else ONE_LANE
 
 
 def packed_weights(target: Target, weights: Sequence[LayerWeights]) -> list[LayerWeights]:

@@ -61,7 +61,7 @@ class LibraryProduct:
 
     def _multiplication(
         self, to: Tensor, factors: Tensor, weights: Tensor, device: int, tf32: bool
-    ) -> tuple[ByGemmEx, list[int]]:
+    ) -> tuple[ByGemmEx, tuple[int, int, int]]:
         """Return the launcher of a product, and the addresses of its operands."""
         inner, columns = factors.shape[2], to.shape[2]
         turned = (TRANSPOSED, inner) if self._direction == "forward" else (AS_IT_IS, columns)

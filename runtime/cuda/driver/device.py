@@ -54,7 +54,6 @@ def find_cuda(index: int | None) -> None:
         )
 
 
-@cache
 def cupy_nvrtc() -> Any:
     """Return CuPy's binding of NVRTC.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -75,9 +74,3 @@ class Gemm:
         sizes = columns, rows, inner
         matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
         multiply(matmul, self._device, (a[0], b[0], to[0]))
-
-
-@lru_cache(maxsize=64)
-def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
-    """Return the products of a device, which must be the current one; made once."""
-    return Gemm(device, dtype, tf32)

@@ -76,7 +76,7 @@ def product_kind(
     *,
     tf32: bool,
     add: bool,
-) -> tuple[Matmul, list[int]]:
+) -> tuple[Matmul, tuple[int, int, int]]:
     """Return the kind of a product, and its addresses in the order that the library takes.
 
     `turned` has turn and pitch of each factor. The result may be in the accuracy of sums.
@@ -86,7 +86,7 @@ def product_kind(
     if tf32 and a.dtype == torch.float32:
         compute = FAST_TF32
     *count, rows, columns = to.shape
-    places = [tensor.data_ptr() for tensor in (b, a, to)]
+    places = b.data_ptr(), a.data_ptr(), to.data_ptr()
     apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
     first, second, third = (
         Matrix(kind, pitch, far, aligned(place | far * tensor.element_size()))

@@ -16,8 +16,9 @@ from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
 from ...call.masks import Masks
 from ...call.tensors import Forward, ScanInputs, States
-from ...targets.layers import lanes_for, packed_weights, states_for, target_for, weights_for
+from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.moves import Moves
+from ...targets.registry import TARGETS
 from ...targets.target import Target
 from .joint import joint_ragged, joint_states, joint_weights
 from .rows import LayerRows, layer_rows, sizes_of
@@ -40,7 +41,7 @@ class Run(NamedTuple):
 
 def forward_layers(call: Call, tensors: Tensors) -> Run:
     """Run the forward of all layers, and keep what a backward reads."""
-    target, (x, states, _, ragged, unweighted, drawn) = target_for(call), tensors
+    target, (x, states, _, ragged, unweighted, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
     if ragged is not None:
@@ -57,7 +58,7 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
     found = None
     if run.at_once and target.at_once:
         found = target.forward_layers(LayersCall(run, weights, firsts, each), x)
-    rows = layer_rows(run, (steps, batch), ragged, len(x))
+    rows = layer_rows(run, (steps, batch), tensors)
     more = each, partial(run.masks, ragged, made), rows, unweighted
     results, masks = found or _one_by_one(run, x, weights, firsts, *more)
     sequences = joined_states(run, rows, [result.states for result in results])
@@ -80,7 +81,7 @@ def _one_by_one(
     unweighted: Sequence[Tensor],
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
-    target, directions = target_for(call), len(call.directions)
+    target, directions = TARGETS[call.target], len(call.directions)
     results: list[Forward] = []
     masks: list[Tensor] = []
     for layer in range(call.layers):

@@ -131,7 +131,7 @@ class Noted(CpuTarget):
 
     def _note(self, what, *given):
         self.notes.append((what, self.place))
-        return getattr(CpuTarget, what)(self, *given)
+        return getattr(super(), what)(*given)
 
     def forward(self, call, inputs, donated=False):
         return self._note("forward", call, inputs, donated)
