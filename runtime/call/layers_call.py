@@ -1,4 +1,4 @@
-"""Calls of several layers in one direction of time, as a target reads them."""
+"""Calls of several layers with their tensors, as a target reads them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class LayersCall(NamedTuple):
     """Call of layers, with its tensors besides its input.
 
     Attributes:
-        call: of all layers, which have one direction.
-        weights: of each layer.
-        first: the states of each layer before the first step.
+        call: of all layers; of one direction where they run at the same time.
+        weights: of each direction of each layer.
+        first: the states of each of them before the first step.
         drawn: the mask of each dropout, where the caller draws them.
     """
 

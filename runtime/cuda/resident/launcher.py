@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.kernel_plan import KernelPlan
 from ..launch import Kernel, Launcher
@@ -14,11 +12,15 @@ class ResidentLauncher(Launcher):
     """Launcher of a plan with one kernel, which is loaded by its first launch."""
 
     recorded = True
+    _kernel: Kernel | None = None
 
     def __init__(self, cell: CellSpec, plan: KernelPlan, device: int) -> None:
         self._cell, self._plan, self._device = cell, plan, device
 
-    @cached_property
+    @property
     def kernel(self) -> Kernel:
         """The kernel on the device."""
-        return load_kernel(self._cell, self._plan, f"rnnc_{self._plan.direction}", self._device)
+        if self._kernel is None:
+            name = f"rnnc_{self._plan.direction}"
+            self._kernel = load_kernel(self._cell, self._plan, name, self._device)
+        return self._kernel
