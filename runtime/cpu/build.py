@@ -62,7 +62,7 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
     except OSError as error:
         raise CompileError(
             f"{source.name}, the files of its compilation",
-            str(error.strerror),
+            str(error.filename),
             "a folder with room for a few MiB",
             "TMPDIR=… in the environment, with the path of such a folder",
         ) from error
@@ -72,16 +72,18 @@ def _in_folder(work: Callable[[Path], Made]) -> Made:
     """Do work in a temporary folder: the first one that has room for its files.
 
     Raises:
-        OSError: none has; says why each has not.
+        OSError: none has; its `filename` is the folders, with what each said.
     """
     full: list[str] = []
+    last = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for place in _places():
         try:
             with tempfile.TemporaryDirectory(dir=place) as folder:
                 return work(Path(folder))
         except OSError as error:
             full.append(f"{place}: {error.strerror or error}")
-    raise OSError(errno.ENOSPC, "; ".join(full))
+            last = error
+    raise OSError(last.errno, last.strerror, "; ".join(full)) from last
 
 
 def _places() -> Iterator[str]:
