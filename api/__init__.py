@@ -17,7 +17,10 @@ from .register import register_operators_after_torch as _register_operators_afte
 _NAMES = {
     ".cellspec.declare": "Constant Gate Input Param State constant gate param state",
     ".cellspec.errors": "CellError",
-    ".errors": "RnncError",
+    ".errors": """
+        BackwardError CompileError NoCompilerError NoCudaError ResidencyError RnncError
+        SecondOrderError SettingError TensorError TransformError
+    """,
     ".cellspec.functions": """
         abs asinh atan atan2 ceil clip clip_gradient cos cosh elu erf exp exp2 expm1 floor fmod
         gelu hardsigmoid hardswish hardtanh heaviside leaky_relu lerp log log1p log2 logsigmoid
@@ -31,10 +34,6 @@ _NAMES = {
     ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
     ".runtime.cuda.memory.kept": "free_memory",
-    ".runtime.errors": """
-        BackwardError CompileError NoCompilerError NoCudaError ResidencyError SecondOrderError
-        SettingError TensorError TransformError
-    """,
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",

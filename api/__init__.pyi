@@ -63,19 +63,19 @@ from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
 from .define import Cell, cell
-from .errors import RnncError
-from .runtime.cuda.memory.kept import free_memory
-from .runtime.errors import (
+from .errors import (
     BackwardError,
     CompileError,
     NoCompilerError,
     NoCudaError,
     ResidencyError,
+    RnncError,
     SecondOrderError,
     SettingError,
     TensorError,
     TransformError,
 )
+from .runtime.cuda.memory.kept import free_memory
 from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper

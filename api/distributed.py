@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .runtime.distributed.gradients import reduce_gradients
     from .runtime.distributed.headwise import HeadwiseParallel
-    from .runtime.distributed.policy import SAVED_OPERATORS, save_policy
     from .runtime.distributed.sequence import SequenceParallel
+    from .runtime.grad.operators.policy import SAVED_OPERATORS, save_policy
 
 __all__ = [
     "SAVED_OPERATORS",
@@ -22,18 +22,18 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "SAVED_OPERATORS": "policy",
-    "HeadwiseParallel": "headwise",
-    "SequenceParallel": "sequence",
-    "reduce_gradients": "gradients",
-    "save_policy": "policy",
+    "SAVED_OPERATORS": "grad.operators.policy",
+    "HeadwiseParallel": "distributed.headwise",
+    "SequenceParallel": "distributed.sequence",
+    "reduce_gradients": "distributed.gradients",
+    "save_policy": "grad.operators.policy",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".runtime.distributed.{_MODULE_OF[name]}", __package__)
+    module = import_module(f".runtime.{_MODULE_OF[name]}", __package__)
     value: object = getattr(module, name)
     globals()[name] = value
     return value

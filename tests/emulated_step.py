@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.runtime.cuda.step import backward, forward, launcher
+from rnnc.runtime.cuda.step import launcher, ready
 
 _ROOM = Path(__file__).with_name("emulated")  # what stands in for CUDA, and for headers of PTX
 _TWINS = {path.relative_to(_ROOM).as_posix(): path for path in _ROOM.rglob("*.cuh")}
@@ -127,6 +127,5 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
         return launch
 
     patch.setattr(launcher, "load_kernel", load)
-    for room in (forward, backward):
-        patch.setattr(room, "gemm_of", lambda device, dtype, tf32: Numpy(dtype))
+    patch.setattr(ready, "Gemm", lambda device, dtype, tf32: Numpy(dtype))
     yield plans

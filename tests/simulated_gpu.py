@@ -17,13 +17,11 @@ from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver import room as queues
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.products import inputs
-from rnnc.runtime.cuda.step import backward as step_backward
-from rnnc.runtime.cuda.step import forward as step_forward
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
 from rnnc.runtime.program.multiplier import TORCH
-from rnnc.runtime.targets.lanes import ONE_LANE, OneLane
+from rnnc.runtime.targets.lanes import ONE_LANE, Lanes
 from rnnc.runtime.targets.registry import register_target, unregister_target
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class SimulatedCuda(CudaTarget):
     def begin(self, dtype: torch.dtype, index: int | None) -> None:
         """Nothing is compiled."""
 
-    def lanes(self, like: torch.Tensor, steps: int) -> OneLane:
+    def lanes(self, like: torch.Tensor, steps: int) -> Lanes:
         """One direction after the other: there are no streams."""
         return ONE_LANE
 
@@ -128,8 +126,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     multiplies = {kind: product(kind) for kind in ("forward", "backward", "weights")}
     gemm = SimpleNamespace(**multiplies)
-    for room in (step_forward, step_backward):
-        patch.setattr(room, "gemm_of", lambda *_: gemm)
+    patch.setattr(step_ready, "Gemm", lambda *_: gemm)
 
     patch.setattr(library, "_function", Library().function)
     # Nothing runs, and so nothing is waited for.
@@ -158,7 +155,8 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         patch.setattr(room, "multiplier", lambda *_: TORCH)
     # Tests that replace kernels by other functions see each call.
     patch.setattr(target, "is_here", lambda _: False)
-    patch.setattr(choose, "device_limits", lambda _: limits_of("H200"))
+    for room in (choose, load):
+        patch.setattr(room, "device_limits", lambda _: limits_of("H200"))
     for cached in CACHES:
         cached.cache_clear()
     register_target("simulated", SimulatedCuda())

@@ -14,7 +14,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call.layer_call import Choice
-from ..runtime.cuda.choose import choose_plan
+from ..runtime.cuda.choose import PlanQuestion, choose_plan
 from ..runtime.cuda.products.precision import rounds
 from .contenders.choice import contenders_for
 from .contenders.kinds import DEFAULT_KINDS, Kind
@@ -180,7 +180,7 @@ def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> 
     """
     kind, index = DTYPES[dtype], torch.cuda.current_device()
     sizes = (row.heads, row.head_dim, row.batch, kind, index)
-    return choose_plan(cell, *sizes, Choice(variant), rounds(kind, None))
+    return choose_plan(PlanQuestion(cell, *sizes, Choice(variant), rounds(kind, None)))
 
 
 def _runner(call: Call, phase: Phase) -> Callable[[], object]:

@@ -16,8 +16,8 @@ from ..codegen.plan import Plan
 from ..codegen.program import lines_of
 from ..codegen.render import Source, render
 from ..codegen.source_terms import source_terms
+from ..errors import CompileError
 from ..runtime.cuda.nvrtc import compile_cuda, cubin_with_lines, ptx_of
-from ..runtime.errors import CompileError
 from .ptx import PtxLine, ptx_lines
 from .sass import INSTALL, disassembled, nvdisasm, sass_lines
 from .terms import Terms

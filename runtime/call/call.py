@@ -11,7 +11,6 @@ from torch import Tensor
 
 from .forms import OWN, Form
 from .layer_call import LayerCall, Order
-from .layers import LayersCall, LayerWeights
 from .made_masks import MadeMasks
 from .masks import Masks
 from .places import Places
@@ -129,6 +128,11 @@ class Call(NamedTuple):
     drawn: bool = False
     samples: int = 0
 
+    @property
+    def target(self) -> str:
+        """Name of the target that runs it."""
+        return self.directions[0].target
+
     def directions_of(self, layer: int) -> tuple[LayerCall, ...]:
         """Return the call of each direction of a layer."""
         return self.directions if layer < self.layers - 1 else self.uppermost
@@ -184,16 +188,6 @@ class Call(NamedTuple):
             *weights, drawn = weights
         return Tensors(x, tuple(rest[: self.states]), weights, ragged, tuple(rest[rows:end]), drawn)
 
-    def asked(
-        self,
-        weights: Sequence[LayerWeights],
-        first: Sequence[Sequence[Tensor]],
-        drawn: Sequence[Tensor] = (),
-    ) -> LayersCall:
-        """Return the call of layers of one direction of time; arguments are as in `LayersCall`."""
-        kind = self.directions[0], self.order, self.heads, self.dim, self.dropout
-        return LayersCall(*kind, weights, first, drawn)
-
     @property
     def by_head(self) -> bool:
         """True if gradients of weights lie head by head, as the parameters do."""
@@ -212,9 +206,8 @@ class Call(NamedTuple):
         """
         if ragged is None or made is None:
             return None
-        values, number = ragged.reset_to, index % len(self.directions)
-        own = None if values is None else [value[index] for value in values]
-        return made.of(number, own, (self.heads, self.dim), self.directions[number].choice.reverse)
+        reverse = self.directions[index % len(self.directions)].choice.reverse
+        return made.at(index, ragged.reset_to, (self.heads, self.dim), reverse)
 
     @property
     def zero(self) -> tuple[bool, ...]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,99 +13,86 @@ from .layers import LayerWeights, weights_from
 WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 
 
-class Form(Protocol):
-    """Conversion of a module's parameters to the weights of its layers, and back for gradients.
+class Form:
+    """Form in which each parameter of a module is a weight of a layer; the base of other forms.
 
-    Each direction of each layer has as many parameters as `LayerWeights.flat` has tensors. They lie
-    in one sequence. `parts` is layers times directions, and `needs` says which parameters need a
-    gradient. `name` is its word in the text of a call.
+    A form converts parameters to weights, and gradients of weights back. Each direction of each
+    layer has as many parameters as `LayerWeights.flat` has tensors. They lie in one sequence.
+    `parts` is layers times directions, and `needs` says which parameters need a gradient. `name` is
+    its word in the text of a call.
     """
-
-    @property
-    def name(self) -> str:
-        """Word for the form."""
-
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
-        """Return the weights of each direction of each layer."""
-
-    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """Return what a single step reads: each `LayerWeights.flat`, one after the other.
-
-        Their shapes do not matter. In memory rows are in the order head, gate, unit.
-        """
-
-    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """Return which weights need a gradient."""
-
-    def gradients(
-        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
-    ) -> Sequence[Tensor | None]:
-        """Return the gradients of the parameters.
-
-        Those of the weights are given, as the `LayerWeights.flat` of each direction of each layer.
-        """
-
-
-class OwnForm:
-    """Form in which each parameter is a weight."""
 
     name = "own"
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
-        """Return the weights; see `Form`."""
+        """Return the weights of each direction of each layer, as views that autograd follows."""
         return weights_from(parameters, parts)
 
+    def for_kernels(
+        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
+    ) -> list[LayerWeights]:
+        """Return the same where nothing has to follow.
+
+        With `by_address` all but W may have any shape, if there is one head. Without `biases`
+        nobody reads them, and they may hold other values.
+        """
+        return self.weights(parameters, parts)
+
+    def flat(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """Return the `LayerWeights.flat` of each direction of each layer, one after the other."""
+        return [weight for own in self.weights(parameters, parts) for weight in own.flat()]
+
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """Return the parameters, those of one head; see `Form`."""
+        """Return what a single step reads, in the order of `flat`.
+
+        Shapes do not matter. In memory rows are in the order head, gate, unit.
+        """
         return parameters
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """Return `needs` as it is; see `Form`."""
+        """Return which weights need a gradient."""
         return needs
 
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """Return the gradients as they are; see `Form`."""
+        """Return the gradients of the parameters, from those of the weights as `flat` has them."""
         return gradients
 
 
-@dataclass(frozen=True, eq=False)
-class TorchForm:
+class TorchForm(Form):
     """Form of torch's modules: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, or no biases.
 
     The cells have one head. The rows of a matrix are gate by gate, and so are the biases: the sum
-    of both.
-
-    Attributes:
-        split: whether the last gate is in two parts, of which one takes the last gate of `bias_ih`
-            and the other that of `bias_hh`: the candidate of a GRU.
+    of both. If `split`, the last gate is in two parts, of which one takes the last gate of
+    `bias_ih` and the other that of `bias_hh`: the candidate of a GRU.
     """
 
-    split: bool
+    def __init__(self, split: bool) -> None:
+        self.split, self.name = split, "torch_gru" if split else "torch"
 
-    @property
-    def name(self) -> str:
-        """Word for the form; see `Form`."""
-        return "torch_gru" if self.split else "torch"
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """Return the weights; matrices are views, and biases are added anew; see `Form`."""
+        return self._weights(parameters, at_once=False, biases=True)
 
-    def weights(
-        self,
-        parameters: Sequence[Tensor | None],
-        parts: int,
-        by_kernels: bool = False,
-        biases: bool = True,
+    def for_kernels(
+        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
     ) -> list[LayerWeights]:
-        """Return the weights; matrices are views, and biases are added anew; see `Form`.
+        """Return the weights, whose biases are added at once; see `Form`."""
+        return self._weights(parameters, at_once=True, biases=biases)
 
-        `by_kernels` says that no operation of torch follows a gradient: biases are added at once.
-        Without `biases` nobody reads them, and they hold other values.
-        """
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """Return the weights flat; see `Form`."""
+        return self.flat(parameters, parts)
+
+    def _weights(
+        self, parameters: Sequence[Tensor | None], at_once: bool, biases: bool
+    ) -> list[LayerWeights]:
         pairs = [
             None if ih is None or hh is None else (ih, hh)
             for ih, hh in zip(parameters[2::4], parameters[3::4], strict=True)
         ]
-        sums = iter(self._biases([pair for pair in pairs if pair], by_kernels) if biases else ())
+        sums = iter(self._biases([pair for pair in pairs if pair], at_once) if biases else ())
         found = []
         for part, pair in enumerate(pairs):
             weight_ih, weight_hh = parameters[4 * part : 4 * part + 2]
@@ -119,10 +104,6 @@ class TorchForm:
             W = weight_ih.reshape(-1, 1, dim, weight_ih.shape[1])
             found.append(LayerWeights(W, weight_hh.reshape(-1, 1, dim, dim), b, None, ()))
         return found
-
-    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """Return the weights flat; see `Form`."""
-        return flat_weights(self, parameters, parts)
 
     def _biases(self, pairs: Sequence[tuple[Tensor, Tensor]], at_once: bool) -> list[Tensor]:
         """Return the biases of each pair, gate by gate: (gates * dim)."""
@@ -169,15 +150,4 @@ def _rows(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else gradient.reshape(-1, gradient.shape[-1])
 
 
-def flat_weights(
-    form: Form, parameters: Sequence[Tensor | None], parts: int
-) -> Sequence[Tensor | None]:
-    """Return the `LayerWeights.flat` of each direction of each layer, one after the other."""
-    if form is OWN:
-        return parameters
-    return [weight for own in form.weights(parameters, parts) for weight in own.flat()]
-
-
-OWN: Form = OwnForm()
-TORCH: Form = TorchForm(split=False)
-TORCH_GRU: Form = TorchForm(split=True)
+OWN, TORCH, TORCH_GRU = Form(), TorchForm(split=False), TorchForm(split=True)

@@ -11,7 +11,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.layout import layout_of
 from ...codegen.shape import SAVES, Precision, Reverse, Save
-from ..store.facts import facts_of
+from .facts import facts_of
 from .options import check_choice
 
 # How the layers of a call run: at the same time, one after the other, or what is faster.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ...codegen.shape import Reverse
-from .masks import Masks, with_reset_values
-from .ragged import by_heads
+from .masks import Masks, masks_of, with_reset_values
+from .ragged import Ragged, by_heads
 
 
 class MadeMasks(NamedTuple):
@@ -27,22 +28,32 @@ class MadeMasks(NamedTuple):
     longest: Tensor | None
     order: Tensor | None = None
 
-    def of(
+    def at(
         self,
-        direction: int,
+        index: int,
         reset_to: Sequence[Tensor] | None,
         sizes: tuple[int, int],
         reverse: Reverse,
     ) -> Masks:
         """Return the masks of a direction of a layer, or of both where one call runs them.
 
-        `reset_to` is as in `Ragged` without the first axis; `sizes` are heads and units per head.
+        `index` is its number among those of all layers. `reset_to` is as in `Ragged`; `sizes` are
+        heads and units per head.
         """
         steps, restarts = self.steps, self.restarts
         if reverse != "half":
+            direction = index % len(steps)
             steps = steps[direction]
             restarts = None if restarts is None else restarts[direction]
         found = Masks(steps, self.longest, None, restarts, self.order)
         if reset_to is None:
             return found
-        return with_reset_values(found, [by_heads(v, *sizes) for v in reset_to], reverse)
+        return with_reset_values(found, [by_heads(v[index], *sizes) for v in reset_to], reverse)
+
+
+def masks_by_torch(
+    ragged: Ragged, sizes: tuple[int, int], device: torch.device, reverses: Sequence[bool]
+) -> MadeMasks:
+    """Make the masks of a call by operators of torch; arguments are as in `Target.made_masks`."""
+    own = [masks_of(ragged.lengths, ragged.reset, sizes, device, reverse) for reverse in reverses]
+    return MadeMasks(torch.stack([masks.steps for masks in own]), None, own[0].longest)

@@ -69,18 +69,15 @@ class Masks:
 def masks_of(
     lengths: Tensor | None,
     reset: Tensor | None,
-    reset_to: Sequence[Tensor] | None,
     sizes: tuple[int, int],
     device: torch.device,
     reverse: bool,
-) -> Masks | None:
+) -> Masks:
     """Return the masks of a call, by torch operations on its device, without a wait for it.
 
-    `lengths` are (B,) of any integers, and are clamped to 0 and T. `reset` is (B, T) of bool, and
-    `sizes` are B and T. The result is None where there are neither lengths nor resets.
+    `lengths` are (B,) of any integers, and are clamped to 0 and T. `reset` is (T, B) of bool, and
+    `sizes` are B and T.
     """
-    if lengths is None and reset is None:
-        return None
     batch, steps = sizes
     time = torch.arange(steps, device=device).unsqueeze(1)
     longest = None
@@ -91,17 +88,14 @@ def masks_of(
     first = time == (end - 1 if reverse else 0)
     taken = torch.where(first, FIRST, RUN)
     if reset is not None:
-        resets = reset.t()
         if reverse:
             # A reset at t is a boundary between t - 1 and t: the step t - 1 starts anew.
-            later = resets[1:] & (time[1:] < end)
-            resets = torch.cat([later, later.new_zeros(min(steps, 1), batch)])
-        taken = torch.where(resets, RESTART, taken)
+            later = reset[1:] & (time[1:] < end)
+            reset = torch.cat([later, later.new_zeros(min(steps, 1), batch)])
+        taken = torch.where(reset, RESTART, taken)
     if lengths is not None:
         taken = torch.where(time < end, taken, HOLD)
-    bytes_of_steps = taken.to(torch.uint8).expand(steps, batch).contiguous()
-    found = Masks(bytes_of_steps, longest, None)
-    return found if reset is None else with_reset_values(found, reset_to, reverse)
+    return Masks(taken.to(torch.uint8).expand(steps, batch).contiguous(), longest, None)
 
 
 def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: Reverse) -> Masks:

@@ -1,10 +1,10 @@
-"""Options that have a fixed set of values."""
+"""Options that have a fixed set of values: words, or True and False."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from ..errors import TensorError
+from ...errors import TensorError
 
 Word = TypeVar("Word", bound=str | None)
 
@@ -16,3 +16,10 @@ def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
             name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"
         )
     return cast(Word, value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return an option that is True or False, not a number or a string."""
+    if not isinstance(value, bool):
+        raise TensorError(name, repr(value), "True or False", f"{name}=True")
+    return value

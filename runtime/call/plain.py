@@ -14,8 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, overrides
+from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
+
+from ...errors import TensorError
 
 _included = torch._C._dispatch_tls_local_include_set
 profiler_enabled = torch._C._autograd._profiler_enabled
@@ -53,6 +56,17 @@ def all_plain(tensors: Iterable[Tensor | None]) -> bool:
         except RuntimeError:  # a sparse tensor, or the wrapper of a transform
             return False
     return True
+
+
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without memory; fully sharded modules free it between calls."""
+    if tensor.numel() and not tensor.data_ptr():
+        raise TensorError(
+            name,
+            f"a tensor of {tuple(tensor.shape)} without memory",
+            "tensors with memory",
+            "the call while the tensor has memory: for a sharded module, within its forward",
+        )
 
 
 def is_watched() -> bool:
@@ -115,3 +129,16 @@ def values_visible(tensor: Tensor) -> bool:
         return False
     visible = tensor.is_cpu or tensor.is_cuda
     return visible and not is_watched() and all_plain((tensor,))
+
+
+def guard_of(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Return a comparison of tensors with these, besides their values.
+
+    It says whether tensors have the types, dtypes, devices, sizes and strides of these, and no mode
+    of torch is active that was not. It is one call of C, holds no tensor, and takes none twice.
+    """
+    if not tensors:
+        return lambda *_: True
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check: Callable[..., bool] = guards.check
+    return check

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Gate
-from ..errors import TensorError
+from ...errors import TensorError
 from .forms import WEIGHTS
 
 #: The name of the matrices P without the layer, as torch has it.

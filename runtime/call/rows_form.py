@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .forms import Form
 from .layers import LayerWeights
 
 
 @dataclass(frozen=True, eq=False)
-class RowsForm:
+class RowsForm(Form):
     """Form of rows in the order head, gate, unit: matrices are (rows, features), vectors (rows).
 
     With one head each weight is a view of its parameter, and so is each parameter's gradient.
@@ -24,36 +25,29 @@ class RowsForm:
 
     heads: int
     dim: int
-    name: ClassVar[str] = "rows"
+    name = "rows"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rows_form, (self.heads, self.dim)
 
-    def weights(
-        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool = False
-    ) -> list[LayerWeights]:
-        """Return the weights, as views; see `Form`.
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """Return the weights, as views; see `Form`."""
+        return self.for_kernels(parameters, parts, False, True)
 
-        `by_address` says that all but W may have any shape, if there is one head.
-        """
-        each, matrices, vectors = len(parameters) // parts, self._matrices, self._vectors
+    def for_kernels(
+        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
+    ) -> list[LayerWeights]:
+        """Return the weights, as views; see `Form`."""
+        each, blocks = len(parameters) // parts, self.blocks
         if by_address and self.heads == 1:
-            vectors = _as_it_is
+            blocks = _as_it_is
         found = []
         for first in range(0, len(parameters), each):
-            W, R, b, R_diag, *params = parameters[first : first + each]
-            matrix = R if vectors is _as_it_is else matrices(R)
-            given = matrices(W), matrix, vectors(b), vectors(R_diag)
-            found.append(LayerWeights(*given, tuple(params)))  # type: ignore[arg-type]
+            W, *others, R_diag = parameters[first : first + 4]
+            params: Any = tuple(parameters[first + 4 : first + each])
+            R, b = map(blocks, others)
+            found.append(LayerWeights(self.blocks(W), R, b, blocks(R_diag), params))
         return found
-
-    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """Return the parameters, whose memory is that of weights head by head; see `Form`."""
-        return parameters
-
-    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
-        """Return `needs` as it is; see `Form`."""
-        return needs
 
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
@@ -74,21 +68,13 @@ class RowsForm:
                     found[place] = gradient.reshape(-1, *gradient.shape[3:])
         return found
 
-    def _matrices(self, rows: Tensor | None) -> Tensor | None:
-        """Return (gates, N, D, features) of (N * gates * D, features)."""
+    def blocks(self, rows: Tensor | None) -> Tensor | None:
+        """Return (gates, N, D, …) of rows (N * gates * D, …)."""
         if rows is None:
             return None
         if self.heads == 1:
-            return rows.view(-1, 1, self.dim, rows.shape[1])
-        return rows.view(self.heads, -1, self.dim, rows.shape[1]).transpose(0, 1)
-
-    def _vectors(self, rows: Tensor | None) -> Tensor | None:
-        """Return (gates, N, D) of (N * gates * D)."""
-        if rows is None:
-            return None
-        if self.heads == 1:
-            return rows.view(-1, 1, self.dim)
-        return rows.view(self.heads, -1, self.dim).transpose(0, 1)
+            return rows.view(-1, 1, self.dim, *rows.shape[1:])
+        return rows.view(self.heads, -1, self.dim, *rows.shape[1:]).transpose(0, 1)
 
 
 def _as_it_is(rows: Tensor | None) -> Tensor | None:

@@ -47,6 +47,11 @@ class Settings(NamedTuple):
         one = self.choice
         return (one, one._replace(reverse=True)) if self.both else (one,)
 
+    @property
+    def reverses(self) -> tuple[bool, ...]:
+        """Directions of a layer: True for each that runs from the last step to the first."""
+        return tuple([choice.reverse is True for choice in self.choices])
+
 
 def one_direction(settings: Settings, cell: CellSpec, choice: Choice) -> Settings:
     """Return the settings of a call of one direction of a layer, with weights as in `OWN`."""

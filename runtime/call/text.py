@@ -13,7 +13,7 @@ import torch
 from ...codegen.shape import Precision
 from ..store.digest import runtime_digest
 from .call import Call
-from .forms import OWN, TORCH, TORCH_GRU, Form
+from .forms import OWN, TORCH, TORCH_GRU
 from .layer_call import Choice, Order, cell_of
 from .marks import constant_in_graphs
 from .ragged import RaggedKind
@@ -43,7 +43,7 @@ def settings_of_constants(
     form: str,
 ) -> Settings:
     """Return the settings that `constants_of` got."""
-    own: Form = rows_form(heads, dim) if form == "rows" else _FORMS[form]
+    own = rows_form(heads, dim) if form == "rows" else _FORMS[form]
     sizes = layers, both, heads, dim, float.fromhex(dropout)
     return Settings(cell_of(cell), *sizes, "auto", Choice(*choice), order, own)
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
+from ...errors import TensorError
 from ..call.call import Tensors
-from ..errors import TensorError
 from .tensor import check_same, check_strided
 
 

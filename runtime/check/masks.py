@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
+from ...errors import TensorError
 from ..call.plain import values_visible
-from ..errors import TensorError
 from .scan import check_count
 from .tensor import check_same, check_tensor, shape_error
 

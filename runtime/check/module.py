@@ -12,8 +12,8 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import MOST_COUNT
+from ...errors import TensorError
 from ..call.forms import WEIGHTS
-from ..errors import TensorError
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
 
@@ -35,18 +35,16 @@ def check_cell(cell: Any) -> CellSpec:
     return found
 
 
-def check_size(name: str, value: Any, minimum: int = 1) -> int:
-    """Return a size of a module: a whole number, from `minimum` to the most that kernels count."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise TensorError(
-            name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
-        )
+def check_size(name: str, value: Any) -> int:
+    """Return a size of a module: a whole number, from 1 to the most that kernels count."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TensorError(name, repr(value), "a whole number, at least 1", f"{name}=1")
     if value > MOST_COUNT:
         raise TensorError(
             name,
             str(value) if value < 10**30 else "a number of more than 30 digits",
             f"at most {MOST_COUNT}: kernels count in 32 bits",
-            f"{name}={minimum or 1}",
+            f"{name}=1",
         )
     return value
 
@@ -80,13 +78,6 @@ def check_probability(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise TensorError(name, repr(value), "a probability", f"{name}=0.1")
     return float(value)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return an option that is True or False, not a number or a string."""
-    if not isinstance(value, bool):
-        raise TensorError(name, repr(value), "True or False", f"{name}=True")
-    return value
 
 
 def check_input(

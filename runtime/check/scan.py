@@ -12,17 +12,12 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Param, State
 from ...cellspec.errors import CellError, kind_of
 from ...cellspec.named import named_cell
+from ...errors import TensorError
+from ..call.dtypes import DTYPES
 from ..call.marks import constant_in_graphs
+from ..call.plain import check_memory
 from ..call.tensors import ScanInputs
-from ..errors import TensorError
-from .tensor import (
-    DTYPES,
-    check_like,
-    check_memory,
-    check_strided,
-    check_tensor,
-    shape_error,
-)
+from .tensor import check_like, check_strided, check_tensor, shape_error
 from .unweighted import check_unweighted
 
 

@@ -9,16 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
-from ...codegen.shape import Dtype
-from ..errors import TensorError
-
-# The dtypes in which a cell can be computed.
-DTYPES: dict[torch.dtype, Dtype] = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.bfloat16: "bfloat16",
-    torch.float16: "float16",
-}
+from ...errors import TensorError
 
 
 def check_tensor(name: str, tensor: Any, wanted: str) -> None:
@@ -85,17 +76,6 @@ def check_strided(name: str, tensor: Tensor) -> None:
         )
     if tensor.layout != torch.strided:
         raise TensorError(name, f"layout {tensor.layout}", "torch.strided", f"{name}.to_dense()")
-
-
-def check_memory(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor without memory; fully sharded modules free it between calls."""
-    if tensor.numel() and not tensor.data_ptr():
-        raise TensorError(
-            name,
-            f"a tensor of {tuple(tensor.shape)} without memory",
-            "tensors with memory",
-            "the call while the tensor has memory: for a sharded module, within its forward",
-        )
 
 
 def shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
-from ..errors import TensorError
+from ...errors import TensorError
 from .tensor import check_same, check_strided, check_tensor, shape_error
 
 # How many bits of a number a dtype of two bytes keeps.

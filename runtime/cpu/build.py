@@ -9,16 +9,19 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from ...codegen.render import Source
-from ..errors import CompileError, NoCompilerError
+from ...errors import CompileError, NoCompilerError
 from ..store.files import cache_folder
 from ..store.memo import remembered
 from ..store.private import MEMORY_FOLDER
+
+Made = TypeVar("Made")
 
 
 @cache
@@ -54,19 +57,33 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
     Raises:
         CompileError: the compiler refused the source, or no folder has room.
     """
+    try:
+        return _in_folder(partial(_built_in, source, compiler, flags))
+    except OSError as error:
+        raise CompileError(
+            f"{source.name}, the files of its compilation",
+            str(error.filename),
+            "a folder with room for a few MiB",
+            "TMPDIR=… in the environment, with the path of such a folder",
+        ) from error
+
+
+def _in_folder(work: Callable[[Path], Made]) -> Made:
+    """Do work in a temporary folder: the first one that has room for its files.
+
+    Raises:
+        OSError: none has; its `filename` is the folders, with what each said.
+    """
     full: list[str] = []
+    last = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for place in _places():
         try:
             with tempfile.TemporaryDirectory(dir=place) as folder:
-                return _built_in(Path(folder), source, compiler, flags)
+                return work(Path(folder))
         except OSError as error:
             full.append(f"{place}: {error.strerror or error}")
-    raise CompileError(
-        f"{source.name}, the files of its compilation",
-        "; ".join(full),
-        "a folder with room for a few MiB",
-        "TMPDIR=… in the environment, with the path of such a folder",
-    )
+            last = error
+    raise OSError(last.errno, last.strerror, "; ".join(full)) from last
 
 
 def _places() -> Iterator[str]:
@@ -78,7 +95,7 @@ def _places() -> Iterator[str]:
 
 
 def _built_in(
-    folder: Path, source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]
+    source: Source, compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path
 ) -> bytes:
     code, target = folder / f"{source.name[:80]}.cpp", folder / "library.so"
     code.write_text(source.code, "utf-8")
@@ -113,7 +130,11 @@ def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
         OSError: no folder has room.
     """
     made_from = f"openmp {tool_digest(compiler)} {flags}"
-    return remembered("compiler", made_from, lambda: _probed(compiler, flags), _answer)
+
+    def probed() -> bool:
+        return _in_folder(partial(_probed, compiler, flags))
+
+    return remembered("compiler", made_from, probed, _answer)
 
 
 def _answer(found: object) -> bool:
@@ -123,18 +144,7 @@ def _answer(found: object) -> bool:
     return found
 
 
-def _probed(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    for place in _places():
-        try:
-            with tempfile.TemporaryDirectory(dir=place) as folder:
-                return _probed_in(Path(folder), compiler, flags)
-        except OSError as error:
-            full = error
-    raise full
-
-
-def _probed_in(folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+def _probed(compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path) -> bool:
     probe = folder / "probe.cpp"
     for openmp, text in _PROBES.items():
         probe.write_text(text, "utf-8")

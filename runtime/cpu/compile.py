@@ -11,7 +11,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.render import Source
-from ..errors import CompileError
+from ...errors import CompileError
 from ..store.compiled import compile_cell
 from ..store.files import Cached
 from .build import build, find_compiler, has_openmp, tool_digest

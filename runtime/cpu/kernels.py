@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
+from ..call.facts import facts_of
 from ..call.masks import read_states
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from ..store.facts import facts_of
 from .arguments import Field, run, unweighted_fields
 from .compile import cpu_library
 from .masks import mask_fields, reset_values

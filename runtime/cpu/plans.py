@@ -7,14 +7,13 @@ from itertools import product
 import torch
 
 from ...codegen.cpu.plan import CpuPlan
-from ...codegen.shape import Dtype, Reverse
+from ...codegen.shape import Reverse
+from ..call.dtypes import DTYPES
 
-DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
+COMPUTED = (torch.float32, torch.float64)
 _REVERSES: tuple[Reverse, ...] = (False, True, "half")
 _FLAGS = tuple(product(_REVERSES, (False, True), (False, True)))
-_PLANS = {
-    (dtype, *flags): CpuPlan(name, *flags) for dtype, name in DTYPES.items() for flags in _FLAGS
-}
+_PLANS = {(dtype, *flags): CpuPlan(DTYPES[dtype], *flags) for dtype in COMPUTED for flags in _FLAGS}
 
 
 def plan_of(

@@ -204,7 +204,6 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
         total.baddbmm_(a, b)
 
 
-@lru_cache(maxsize=1024)
 def _parts(rows: int, divided: bool) -> list[tuple[int, int]]:
     """Return the first and last row of each part of a sum."""
     size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART) if divided else max(rows, 1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.layer_call import LayerCall
+from ..call.facts import facts_of
 from ..call.tensors import SomeTensors, States
-from ..store.facts import facts_of
 from .arguments import Field, run
 from .compile import cpu_library
 from .plans import plan_of
@@ -32,9 +29,10 @@ def run_sequence(
     if len(call.directions) > 1 or (call.dropout and layers > 1) or not batch:
         return None
     layer_call, hidden = call.directions[0], heads * dim
-    kernel, gates, pairs = _facts(layer_call, x.dtype)
-    if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
+    counts = facts_of(layer_call.cell).counts
+    if not multiplies_features(steps, batch, counts.inputs * hidden * max(features, hidden)):
         return None
+    library = cpu_library(layer_call.cell, plan_of(x.dtype, layer_call.choice.reverse))
     x = x if x.stride(2) == 1 else x.contiguous()
     weights = call.flat_weights(parameters)
     flat = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
@@ -43,15 +41,7 @@ def run_sequence(
     values = call.initial_values
     last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
     given: Sequence[Field] = states or [None] * len(values)
-    sizes = sizes_of(steps, batch, heads, dim, pairs)
+    sizes = sizes_of(steps, batch, heads, dim, counts.dense)
     own: list[Field] = [layers, features, x, *x.stride()[:2], *given, *last, y, *values, *flat]
-    run(kernel, *sizes, *own)
+    run(library.rnnc_layers, *sizes, *own)
     return y, last
-
-
-@lru_cache(maxsize=1024)
-def _facts(layer_call: LayerCall, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
-    """Return the kernel of a call, and its numbers of gates with input and of matrices."""
-    counts = facts_of(layer_call.cell).counts
-    library = cpu_library(layer_call.cell, plan_of(dtype, layer_call.choice.reverse))
-    return library.rnnc_layers, counts.inputs, counts.dense

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..store.facts import facts_of
 from .compile import cpu_library
 from .plans import plan_of
 

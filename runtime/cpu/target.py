@@ -10,18 +10,16 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call.call import Call
-from ..call.input_backward import InputBackward
+from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..call.step_call import StepBackward, StepCall
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.replays import Replays
-from ..store.facts import facts_of
 from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
 from .inputs import project, project_at, project_gradients
 from .linear import has_onednn
-from .plans import DTYPES, plan_of
+from .plans import COMPUTED, plan_of
 from .sequence import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward
@@ -32,12 +30,18 @@ class CpuTarget(Target):
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
     device = "cpu"
-    dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
+    dtypes: tuple[torch.dtype, ...] = COMPUTED
     takes_masks = True
     takes_inputs = True
     reads_by_address = True
     takes_steps = True
     steps_as_sequences = True
+    # What the kernels do, each as `Target` says it.
+    project = staticmethod(project)
+    project_gradients = staticmethod(project_gradients)
+    sequence = staticmethod(run_sequence)
+    step = staticmethod(run_step)
+    step_backward = staticmethod(run_step_backward)
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -70,17 +74,9 @@ class CpuTarget(Target):
         """Return what records calls and replays them; None for a step, which is one call of C."""
         return None if call.single else Replays(_settings_of_torch)
 
-    def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the wx of a module's input, by operations that autograd follows."""
-        return project(x, weight)
-
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
         """Return the result of `project`, without autograd."""
         return project_at(x, weight)
-
-    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight, by head."""
-        return project_gradients(backward)
 
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
@@ -89,10 +85,6 @@ class CpuTarget(Target):
         steps, batch, heads, dim = sizes
         keeps = for_backward and not self.computes_gates_again(save)
         return (steps if keeps else 0, batch, heads, len(facts_of(cell).saved), dim)
-
-    def computes_gates_again(self, save: Save) -> bool:
-        """Return True if a backward computes the gates again, from wx and b."""
-        return save == "states"
 
     def load_ahead(
         self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
@@ -134,20 +126,6 @@ class CpuTarget(Target):
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
         plan = plan_of(saved.saved.dtype, layer_call.choice.reverse, masked=layer_call.masked)
         return kernels.backward(layer_call.cell, plan, saved, d_states, d_last)
-
-    def sequence(
-        self, call: Call, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
-    ) -> tuple[Tensor, States] | None:
-        """Run all layers over all steps, where no backward follows."""
-        return run_sequence(call, x, states, parameters)
-
-    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
-        """Run all layers of a module over one step."""
-        return run_step(step, to)
-
-    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
-        """Return the gradients of x, the caller's states and the flat weights of each layer."""
-        return run_step_backward(backward)
 
 
 def _settings_of_torch(_: torch.device) -> int:

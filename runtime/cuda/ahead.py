@@ -9,7 +9,7 @@ from ...codegen.shape import DIRECTIONS
 from ..call.call import Call
 from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
-from .choose import asked_for, choose_plan
+from .choose import PlanQuestion, choose_plan, question_of
 from .launch import on_device
 from .load import load_kernel
 from .wavefront.schedule import LayersSizes, Question, schedule_of
@@ -17,19 +17,23 @@ from .wavefront.schedule import LayersSizes, Question, schedule_of
 
 def asked_ahead(layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> Asked:
     """Return what the plan of a call is asked for; the call is of one direction of time."""
-    sizes = call.heads, call.dim, batch, like.dtype, like.device.index
-    return asked_for(layer_call.cell, *sizes, layer_call.choice, layer_call.tf32)
+    return _question(layer_call, call, batch, like).asked
+
+
+def _question(layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> PlanQuestion:
+    kind = like.dtype, like.device.index
+    return question_of(layer_call, batch, call.heads, call.dim, *kind)
 
 
 def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor) -> None:
     """Compile and load the kernels of a call of one direction of time."""
     cell, dtype, index = layer_call.cell, like.dtype, like.device.index
-    asked = cell, call.heads, call.dim, batch, dtype, index, layer_call.choice, layer_call.tf32
+    asked = _question(layer_call, call, batch, like)
     gates = len(cell.input_gates)
     sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     with on_device(torch.device("cuda", index)):
         for direction in DIRECTIONS if layer_call.for_backward else DIRECTIONS[:1]:
-            plan = getattr(choose_plan(*asked, direction, layer_call.masked), direction)
+            plan = getattr(choose_plan(asked, direction, layer_call.masked), direction)
             groups: tuple[int, ...] = (1,)
             if call.at_once:
                 question = Question(layer_call, direction, sizes, dtype, index, call.order)

@@ -9,56 +9,43 @@ from typing import Any
 
 from torch import Tensor
 
+from ...codegen.shape import Direction
+from ..call.facts import Counts
 from ..call.tensors import strides_of_unweighted
 
-_WIDEST_ACCESS = 16  # bytes
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+
+def structure(name: str, *given: tuple[str, Any]) -> type[ctypes.Structure]:
+    """Return a struct with such fields, by their names and types."""
+    make: Any = type
+    found: type[ctypes.Structure] = make(name, (ctypes.Structure,), {"_fields_": given})
+    return found
+
+
+def fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    """Return a field of one type for each of some names."""
+    return [(name, kind) for name in names.split()]
+
 
 # What both directions begin with: the sizes, where a launch begins, and how long a block waits.
-_SIZES = [
-    (name, ctypes.c_int64)
-    for name in ("steps", "batch", "heads", "dim", "first_tile", "first_head", "watchdog")
-]
+_SIZES = fields(NUMBER, "steps batch heads dim first_tile first_head watchdog")
 
 
 def mask_arguments(states: int) -> type[ctypes.Structure]:
     """Return the mirror of `MaskArguments` for a cell with that many states."""
-
-    class MaskArguments(ctypes.Structure):
-        _fields_ = [
-            *((name, ctypes.c_void_p) for name in ("restarts", "longest", "order")),
-            ("reset_time", ctypes.c_int64 * states),
-            ("reset_row", ctypes.c_int64 * states),
-            ("reset_to", ctypes.c_void_p * states),
-        ]
-
-    return MaskArguments
+    return structure(
+        "MaskArguments",
+        *fields(POINTER, "restarts longest order"),
+        *fields(NUMBER * states, "reset_time reset_row"),
+        ("reset_to", POINTER * states),
+    )
 
 
-def _masks(states: int) -> tuple[tuple[str, type[ctypes.Structure]]]:
-    return (("masks", mask_arguments(states)),)
-
-
-def forward_arguments(
-    states: int, params: int, masked: bool = False, unweighted: int = 0
-) -> type[ctypes.Structure]:
-    """Return the mirror of `ForwardArguments` for so many states, params and inputs of a cell."""
-    return _forward_arguments(states, params, masked, unweighted)
-
-
-def _unweighted_arguments(count: int) -> type[ctypes.Structure]:
-    """Return the mirror of `UnweightedArguments` for a cell with that many inputs."""
-
-    class UnweightedArguments(ctypes.Structure):
-        _fields_ = [
-            ("tensor", ctypes.c_void_p * count),
-            *((name, ctypes.c_int64 * count) for name in ("time", "row", "head", "unit")),
-        ]
-
-    return UnweightedArguments
-
-
-def _unweighted(count: int) -> tuple[tuple[str, type[ctypes.Structure]], ...]:
-    return (("unweighted", _unweighted_arguments(count)),) if count else ()
+def _unweighted(count: int) -> list[tuple[str, type[ctypes.Structure]]]:
+    """Return the field of the mirror of `UnweightedArguments`, of a cell with inputs."""
+    more = ("tensor", POINTER * count), *fields(NUMBER * count, "time row head unit")
+    return [("unweighted", structure("UnweightedArguments", *more))] if count else []
 
 
 def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
@@ -67,114 +54,89 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
     return (*tensors, *(stride for axis in strides for stride in axis))
 
 
+def arguments_of(direction: Direction, counts: Counts, masked: bool) -> type[ctypes.Structure]:
+    """Return the mirror of what the kernels of a direction take, of a cell with such counts."""
+    mirror = forward_arguments if direction == "forward" else backward_arguments
+    return mirror(counts.states, counts.params, masked, counts.unweighted)
+
+
 @lru_cache(maxsize=64)
-def _forward_arguments(
+def forward_arguments(
     states: int, params: int, masked: bool, unweighted: int
 ) -> type[ctypes.Structure]:
-    each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
-
-    class ForwardArguments(ctypes.Structure):
-        _fields_ = [
-            *_SIZES,
-            ("wx_time", ctypes.c_int64),
-            ("wx_row", ctypes.c_int64),
-            *((name, ctypes.c_void_p) for name in ("wx", "R", "R_diag", "bias")),
-            ("params", each_param),
-            *((name, each_state) for name in ("initial_states", "states", "last")),
-            ("saved", ctypes.c_void_p),
-            *_unweighted(unweighted),
-            *(_masks(states) if masked else ()),
-        ]
-
-    return ForwardArguments
+    """Return the mirror of `ForwardArguments` for so many states, params and inputs of a cell."""
+    return structure(
+        "ForwardArguments",
+        *_SIZES,
+        *fields(NUMBER, "wx_time wx_row"),
+        *fields(POINTER, "wx R R_diag bias"),
+        ("params", POINTER * max(params, 1)),
+        *fields(POINTER * states, "initial_states states last"),
+        ("saved", POINTER),
+        *_unweighted(unweighted),
+        *([("masks", mask_arguments(states))] if masked else ()),
+    )
 
 
+@lru_cache(maxsize=64)
 def backward_arguments(
-    states: int, params: int, masked: bool = False, unweighted: int = 0
+    states: int, params: int, masked: bool, unweighted: int
 ) -> type[ctypes.Structure]:
     """Return the mirror of `BackwardArguments` for so many states, params and inputs of a cell."""
-    return _backward_arguments(states, params, masked, unweighted)
+    each_state = POINTER * states
+    return structure(
+        "BackwardArguments",
+        *_SIZES,
+        *fields(NUMBER * states, "d_states_time d_states_row"),
+        *fields(POINTER, "R R_diag"),
+        ("params", POINTER * max(params, 1)),
+        *fields(each_state, "initial_states states"),
+        ("saved", POINTER),
+        *fields(each_state, "d_states d_last"),
+        *fields(POINTER, "d_wx d_gates_no_input"),
+        ("d_initial_states", each_state),
+        ("sums", POINTER),
+        *_unweighted(unweighted),
+        *([("masks", mask_arguments(states)), ("d_reset_to", each_state)] if masked else ()),
+    )
 
 
-@lru_cache(maxsize=64)
-def _backward_arguments(
-    states: int, params: int, masked: bool, unweighted: int
-) -> type[ctypes.Structure]:
-    each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
-
-    class BackwardArguments(ctypes.Structure):
-        _fields_ = [
-            *_SIZES,
-            ("d_states_time", ctypes.c_int64 * states),
-            ("d_states_row", ctypes.c_int64 * states),
-            *((name, ctypes.c_void_p) for name in ("R", "R_diag")),
-            ("params", each_param),
-            *((name, each_state) for name in ("initial_states", "states")),
-            ("saved", ctypes.c_void_p),
-            *((name, each_state) for name in ("d_states", "d_last")),
-            *((name, ctypes.c_void_p) for name in ("d_wx", "d_gates_no_input")),
-            ("d_initial_states", each_state),
-            ("sums", ctypes.c_void_p),
-            *_unweighted(unweighted),
-            *((*_masks(states), ("d_reset_to", each_state)) if masked else ()),
-        ]
-
-    return BackwardArguments
-
-
-@lru_cache(maxsize=64)
 def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
     """Return the mirror of `Workspace` for a cell with that many states and sources."""
-    each_source = ctypes.c_void_p * max(sources, 1)
-
-    class Workspace(ctypes.Structure):
-        _fields_ = [
-            *((name, ctypes.c_uint32) for name in ("batch", "heads", "dim")),
-            ("arguments", ctypes.c_void_p),
-            ("first_step", ctypes.c_void_p),
-            ("states", ctypes.c_void_p * states),
-            ("factors", each_source),
-            ("products", each_source),
-            ("sums", ctypes.c_void_p),
-            ("totals", ctypes.c_void_p),
-        ]
-
-    return Workspace
+    return structure(
+        "Workspace",
+        *fields(ctypes.c_uint32, "batch heads dim"),
+        *fields(POINTER, "arguments first_step"),
+        ("states", POINTER * states),
+        *fields(POINTER * max(sources, 1), "factors products"),
+        *fields(POINTER, "sums totals"),
+    )
 
 
 def init_args_struct(
     arguments: type[ctypes.Structure], workspace: type[ctypes.Structure]
 ) -> type[ctypes.Structure]:
     """Return the mirror of `InitArgs`."""
-
-    class InitArgs(ctypes.Structure):
-        _fields_ = [("arguments", arguments), ("workspace", workspace)]
-
-    return InitArgs
+    return structure("InitArgs", ("arguments", arguments), ("workspace", workspace))
 
 
 def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """Return the mirror of `StepArgs`."""
-
-    class StepArgs(ctypes.Structure):
-        _fields_ = [("workspace", workspace), ("step_idx", ctypes.c_int64)]
-
-    return StepArgs
+    return structure("StepArgs", ("workspace", workspace), ("step_idx", NUMBER))
 
 
 @lru_cache(maxsize=64)
 def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """Return the mirror of `GridArguments`."""
+    more = *fields(POINTER, "exchange streamed"), ("first_group", NUMBER)
+    return structure("GridArguments", ("arguments", arguments), *more)
 
-    class GridArguments(ctypes.Structure):
-        _fields_ = [
-            ("arguments", arguments),
-            ("exchange", ctypes.c_void_p),
-            ("streamed", ctypes.c_void_p),
-            ("first_group", ctypes.c_int64),
-        ]
 
-    return GridArguments
+@lru_cache(maxsize=64)
+def layer_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Return the mirror of the arguments of a wavefront's layer, with `HandoverArguments`."""
+    more = *fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")
+    return structure("LayerArguments", ("arguments", arguments), *more)
 
 
 def pointer(tensor: Tensor | None) -> int | None:

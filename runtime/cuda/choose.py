@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 
@@ -13,9 +14,9 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
-from ..call.layer_call import Choice
-from ..check.tensor import DTYPES
-from ..errors import ResidencyError
+from ...errors import ResidencyError
+from ..call.dtypes import DTYPES
+from ..call.layer_call import Choice, LayerCall
 from ..process.caller import warn
 from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall
@@ -26,22 +27,43 @@ from .launch import on_device
 from .load import load_kernel
 from .tune import tune
 
-# What a plan is chosen for: the arguments of `choose_plan`, but for the direction.
-Question = tuple[CellSpec, int, int, int, torch.dtype, int, Choice, bool]
+
+class PlanQuestion(NamedTuple):
+    """What a plan is chosen for; `dim` counts the units of a head, and no rows count as one.
+
+    Attributes:
+        tf32: whether torch lets float32 products round to TF32.
+    """
+
+    cell: CellSpec
+    heads: int
+    dim: int
+    batch: int
+    dtype: torch.dtype
+    device: int
+    choice: Choice
+    tf32: bool
+
+    @property
+    def asked(self) -> Asked:
+        """Request for the plan."""
+        fill, limits = self.choice.fill, device_limits(self.device)
+        batch, dtype = max(self.batch, 1), DTYPES[self.dtype]
+        shape = Shape(self.heads, self.dim, batch, dtype=dtype, fill=fill)
+        return Asked(self.cell, shape, limits, self.choice.save, self.tf32)
+
+
+def question_of(
+    layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+) -> PlanQuestion:
+    """Return what the plan of a call is chosen for."""
+    sizes = heads, dim, batch, dtype, device
+    return PlanQuestion(layer_call.cell, *sizes, layer_call.choice, layer_call.tf32)
 
 
 @lru_cache(maxsize=2048)
 def choose_plan(
-    cell: CellSpec,
-    heads: int,
-    dim: int,
-    batch: int,
-    dtype: torch.dtype,
-    device: int,
-    choice: Choice,
-    tf32: bool,
-    direction: Direction | None = None,
-    masked: Masked = False,
+    question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
 ) -> Plan:
     """Return the plan of a call.
 
@@ -50,39 +72,30 @@ def choose_plan(
     time and with masks.
 
     Args:
-        dim: units of a head.
-        batch: rows; none count as one.
-        tf32: whether torch lets float32 products round to TF32.
+        question: what the plan is for.
         direction: that runs, for which a plan from `"auto"` must have room; None for both.
+        masked: whether the call has masks, and of which kind.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
         ResidencyError: no plan has room on the device.
     """
-    asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
-    reverse = choice.reverse
+    asked, device, choice = question.asked, question.device, question.choice
     if choice.variant != "auto":
-        return _of_call(asked, planned(asked, choice.variant), reverse, masked)
+        return _of_call(asked, planned(asked, choice.variant), choice.reverse, masked)
     found = recall(asked)
     if found is None and _tuning_wanted() and not (is_described(device) or is_capturing(device)):
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
-    found = _of_call(asked, found, reverse, masked)
+    found = _of_call(asked, found, choice.reverse, masked)
     wanted = DIRECTIONS if direction is None else (direction,)
-    if _has_room(cell, found, asked.shape, device, wanted):
+    if _has_room(asked, found, device, wanted):
         return found
-    return _next_best(asked, device, wanted, reverse, masked)
+    return _next_best(question, wanted, masked)
 
 
 on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
-
-
-def asked_for(*question: *Question) -> Asked:
-    """Return what a plan is asked for, by the arguments of `choose_plan`."""
-    cell, heads, dim, batch, dtype, device, choice, tf32 = question
-    shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype], fill=choice.fill)
-    return Asked(cell, shape, device_limits(device), choice.save, tf32)
 
 
 def _tuning_wanted() -> bool:
@@ -90,18 +103,12 @@ def _tuning_wanted() -> bool:
     return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
-def _has_room(
-    cell: CellSpec,
-    plan: Plan,
-    shape: Shape,
-    device: int,
-    directions: Sequence[Direction] = DIRECTIONS,
-) -> bool:
+def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
     """Return True if blocks that wait for each other are on the chip together, per direction.
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
-    return all(_fits(cell, getattr(plan, d), shape, device) for d in directions)
+    return all(_fits(asked.cell, getattr(plan, d), asked.shape, device) for d in directions)
 
 
 def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
@@ -124,24 +131,17 @@ def _of_call(asked: Asked, plan: Plan, reverse: Reverse, masked: Masked) -> Plan
     return found
 
 
-def all_plans(asked: Asked, reverse: Reverse, masked: Masked = False) -> list[Plan]:
-    """Return all plans for a direction of time, the cheapest first."""
+def all_plans(question: PlanQuestion, masked: Masked = False) -> list[Plan]:
+    """Return all plans that may answer a question, the cheapest first."""
+    asked = question.asked
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
-    return [_of_call(asked, plan, reverse, masked) for plan in plans]
+    return [_of_call(asked, plan, question.choice.reverse, masked) for plan in plans]
 
 
-def _next_best(
-    asked: Asked,
-    device: int,
-    directions: Sequence[Direction],
-    reverse: Reverse,
-    masked: Masked = False,
-) -> Plan:
+def _next_best(question: PlanQuestion, directions: Sequence[Direction], masked: Masked) -> Plan:
     """Return the cheapest plan that has room: the one place that steps down, and says so."""
-    plans = all_plans(asked, reverse, masked)
-    plan = next(
-        (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None
-    )
+    asked, device, plans = question.asked, question.device, all_plans(question, masked)
+    plan = next((p for p in plans if _has_room(asked, p, device, directions)), None)
     if plan is None:
         raise ResidencyError(
             f"plan of {asked.cell.name}, {asked.shape}",

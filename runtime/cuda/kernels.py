@@ -100,8 +100,6 @@ def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) 
 
 def backward(ready: Prepared, parts: BackwardParts) -> Gradients:
     """Run all steps backwards, then the sums over time, of what `backward_parts` gave."""
-    if parts.no_sums is not None:
-        return parts.finish(parts.no_sums())
     with on_device(parts.d_wx.device):
         sums = launched(ready, parts.launch, parts.steps)
     return parts.finish(sums)
@@ -112,15 +110,13 @@ class BackwardParts(NamedTuple):
 
     `d_wx`, (T, B, N, D, Gx), has the gradients of the input's share once they are computed.
     `launch` runs all steps by a prepared plan and gives the partial sums; `finish` computes the
-    sums over time. `no_sums` gives the partial sums of a call without rows or units, and is None
-    for others.
+    sums over time.
     """
 
     steps: int
     d_wx: Tensor
     launch: Callable[[Prepared], Tensor]
     finish: Callable[[Tensor], Gradients]
-    no_sums: Callable[[], Tensor] | None
 
 
 def backward_parts(
@@ -173,6 +169,8 @@ def backward_parts(
         d_reset_to = [like.new_zeros(batch, heads, dim, dtype=real) for _ in d_reset_to]
 
     def launch(ready: Prepared) -> Tensor:
+        if not like.numel():  # no rows or units
+            return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
         # Each kernel writes its sums with step 0.
         new = like.new_empty if steps else like.new_zeros
         sums = new(ready.sum_parts, sum(counts.sums), heads, dim, dtype=real)
@@ -229,10 +227,7 @@ def backward_parts(
             d_others=d_gates_no_input.transpose(0, 1) if counts.gates > counts.inputs else None,
         )
 
-    def no_sums() -> Tensor:
-        return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
-
-    return BackwardParts(steps, d_wx, launch, finish, None if like.numel() else no_sums)
+    return BackwardParts(steps, d_wx, launch, finish)
 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import ResidencyError
+from ...errors import ResidencyError
 from ..program.ops import Running
 from ..program.recorder import issue, recording
 from .driver.described import is_described

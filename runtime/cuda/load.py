@@ -85,7 +85,9 @@ def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> 
         driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
     kernel = Kernel(name, function, threads, shared, module, device)
     if waits_for != "none":
-        resident = resident_blocks(function, threads, shared, cluster, device)
+        resident = resident_blocks(
+            (function, threads, shared), cluster, device_limits(device).multiprocessors
+        )
         check_room(kernel, cluster, resident)  # not every chip has room for large clusters
         if waits_for == "all":
             kernel = replace(kernel, resident=resident)

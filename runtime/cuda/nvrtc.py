@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.render import Source, Unit
 from ...codegen.shape import Dtype
-from ..errors import CompileError
+from ...errors import CompileError
 from ..store.compiled import compile_cell, compile_source
 from ..store.files import Cached
 from .driver.device import cupy_nvrtc, nvrtc_version
@@ -98,7 +100,9 @@ def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
 
 def built(source: Source | Unit, arch: str, dtype: Dtype) -> bytes:
     """Compile a text with the flags of a dtype; return the content of a file of the cache."""
-    return _pack(_compile(cupy_nvrtc(), source, arch, compile_flags(dtype, arch)))
+    with _compiled(source, compile_flags(dtype, arch)) as (nvrtc, program):
+        log = nvrtc.getProgramLog(program)
+        return _pack(Binary(arch, nvrtc.getCUBIN(program), _reports(log), log))
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
@@ -109,57 +113,45 @@ def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
 
 def ptx_of(source: Source, arch: str, *, lines: bool = False) -> str:
     """Return the source in PTX, for reading; with `lines`, it says which lines it came from."""
-    nvrtc = cupy_nvrtc()
     virtual = "compute_" + arch.removeprefix("sm_")
     flags = compile_flags(source.plan.dtype, virtual) + (("-lineinfo",) if lines else ())
-    program = _run(nvrtc, source, flags)
-    try:
+    with _compiled(source, flags) as (nvrtc, program):
         text: bytes = nvrtc.getPTX(program)
         return text.decode().rstrip("\0")
-    finally:
-        nvrtc.destroyProgram(program)
 
 
 def cubin_with_lines(source: Source, arch: str) -> bytes:
     """Return the machine code of a source with line information, for a disassembler."""
-    nvrtc = cupy_nvrtc()
-    program = _run(nvrtc, source, (*compile_flags(source.plan.dtype, arch), "-lineinfo"))
-    try:
+    flags = *compile_flags(source.plan.dtype, arch), "-lineinfo"
+    with _compiled(source, flags) as (nvrtc, program):
         cubin: bytes = nvrtc.getCUBIN(program)
         return cubin + b"\0"  # CuPy takes the last byte for the end of a text
-    finally:
-        nvrtc.destroyProgram(program)
 
 
-def _compile(nvrtc: object, source: Source | Unit, arch: str, flags: tuple[str, ...]) -> Binary:
-    program = _run(nvrtc, source, flags)
-    try:
-        log = nvrtc.getProgramLog(program)  # type: ignore[attr-defined]
-        cubin = nvrtc.getCUBIN(program)  # type: ignore[attr-defined]
-    finally:
-        nvrtc.destroyProgram(program)  # type: ignore[attr-defined]
-    return Binary(arch, cubin, _reports(log), log)
-
-
-def _run(nvrtc, source: Source | Unit, flags: tuple[str, ...]):  # type: ignore[no-untyped-def]
+@contextmanager
+def _compiled(source: Source | Unit, flags: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
+    """Compile a source; give NVRTC and its program, which ends with the context."""
+    nvrtc = cupy_nvrtc()
     names = [name.encode() for name, _ in source.headers]
     texts = [text.encode() for _, text in source.headers]
     program = nvrtc.createProgram(source.code, f"{source.name}.cu", texts, names)
     try:
         # From its own cache, which it has since 12.9, NVRTC gives no registers and spills.
         own = ("--no-cache",) if nvrtc.getVersion() >= (12, 9) else ()
-        nvrtc.compileProgram(program, (*flags, *own))
-    except Exception as error:
-        # NVRTC's own error type lives in the module that may be missing.
-        log = nvrtc.getProgramLog(program)
+        try:
+            nvrtc.compileProgram(program, (*flags, *own))
+        except Exception as error:
+            # NVRTC's own error type lives in the module that may be missing.
+            log = nvrtc.getProgramLog(program)
+            raise CompileError(
+                f"{source.name}: NVRTC refused the generated source",
+                f"{error}, with the flags {' '.join(flags)}\n{_with_lines(source, log)}",
+                "a source that NVRTC accepts",
+                'a report to the authors of rnnc with this message; until then backend="reference"',
+            ) from error
+        yield nvrtc, program
+    finally:
         nvrtc.destroyProgram(program)
-        raise CompileError(
-            f"{source.name}: NVRTC refused the generated source",
-            f"{error}, with the flags {' '.join(flags)}\n{_with_lines(source, log)}",
-            "a source that NVRTC accepts",
-            'a report to the authors of rnnc with this message; until then backend="reference"',
-        ) from error
-    return program
 
 
 def _with_lines(source: Source | Unit, log: str) -> str:

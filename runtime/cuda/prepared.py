@@ -13,11 +13,11 @@ import torch
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
-from ..errors import ResidencyError
+from ...errors import ResidencyError
+from ..call.facts import Counts, facts_of
 from ..program.gemms import Product, products_of
 from ..program.recorder import refuse_recording
-from ..store.facts import Counts, facts_of
-from .arguments import backward_arguments, forward_arguments
+from .arguments import arguments_of
 from .driver.described import is_described
 from .launch import CallSizes, Launcher
 from .launchers import launcher_of
@@ -77,8 +77,6 @@ class Prepared:
 def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Prepared:
     """Prepare calls of one size. Their kernel is compiled and loaded by the first of them."""
     counts = facts_of(cell).counts
-    parts = counts.states, counts.params, plan.masked, counts.unweighted
-    arguments = forward_arguments if plan.direction == "forward" else backward_arguments
     return Prepared(
         cell,
         plan,
@@ -86,7 +84,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         products_of(cell),
-        arguments(*parts),
+        arguments_of(plan.direction, counts, plan.masked),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

@@ -10,7 +10,7 @@ import torch
 from ...codegen.shape import Direction, Masked
 from ..call.layer_call import LayerCall
 from ..store.tuned import on_remember
-from .choose import choose_plan
+from .choose import choose_plan, question_of
 from .launch import CallSizes
 from .prepared import Prepared, prepare
 from .step_down import check_counts, with_room
@@ -29,12 +29,12 @@ def ready_for(
 ) -> Prepared:
     """Choose a plan for a direction of a call of any number of steps, and prepare it."""
     check_counts(0, batch, heads)
-    asked = (layer_call.cell, heads, dim, batch, dtype, device, layer_call.choice, layer_call.tf32)
-    plan = getattr(choose_plan(*asked, direction, masked), direction)
+    question = question_of(layer_call, batch, heads, dim, dtype, device)
+    plan = getattr(choose_plan(question, direction, masked), direction)
     ready = prepare(layer_call.cell, plan, CallSizes(batch, heads, dim), device)
     if layer_call.choice.variant != "auto":
         return ready
-    return replace(ready, step_down=partial(with_room, asked=asked))
+    return replace(ready, step_down=partial(with_room, question=question))
 
 
 # What was chosen before may be another plan.

@@ -11,10 +11,9 @@ import torch
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ...codegen.shape import MOST_COUNT, Direction, Masked
-from ...errors import DiagnosticError
-from ..errors import TensorError
+from ...errors import DiagnosticError, TensorError
 from ..process.caller import warn
-from .choose import Question, all_plans, asked_for
+from .choose import PlanQuestion, all_plans
 from .prepared import LARGE_BUFFERS, NO_ROOM
 
 Result = TypeVar("Result")
@@ -37,43 +36,45 @@ def with_room(
     steps: int,
     failed: Exception | None = None,
     *,
-    asked: Question,
+    question: PlanQuestion,
 ) -> Result:
     """Run a direction of a call by its plan, or by the cheapest other plan that has room.
 
     A driver may refuse what the device has room for: under MPS and in a green context a call has
     only a part of the device. A warning says which plan runs instead. `failed` is why the plan has
-    just failed, None if it was not tried; `asked` is what `choose_plan` was asked.
+    just failed, None if it was not tried; `question` is what `choose_plan` was asked.
 
     Raises:
         ResidencyError: no plan had room on the device.
         torch.OutOfMemoryError: no plan's buffers had memory.
     """
-    why = str(failed) if failed else _lack_of_memory(own, steps, asked)
+    why = str(failed) if failed else _lack_of_memory(own, steps, question)
     if not why:
         try:
             return run(own)
         except NO_ROOM as error:
             why = str(error)
-    for plan in _others(asked, own.direction, "stored" if own.resets != "constant" else own.masked):
-        if plan == own or _lack_of_memory(plan, steps, asked):
+    for plan in _others(
+        question, own.direction, "stored" if own.resets != "constant" else own.masked
+    ):
+        if plan == own or _lack_of_memory(plan, steps, question):
             continue
         try:
             result = run(plan)
         except NO_ROOM:
             continue
         warn(
-            f"rnnc runs the {plan.kind} plan of {asked[0].name} where it would run the"
+            f"rnnc runs the {plan.kind} plan of {question.cell.name} where it would run the"
             f" {own.kind} plan.\n{why}"
         )
         return result
     return run(own)  # whose error says what is missing
 
 
-def _lack_of_memory(plan: KernelPlan, steps: int, asked: Question) -> str:
+def _lack_of_memory(plan: KernelPlan, steps: int, question: PlanQuestion) -> str:
     """Return the lack of memory for a plan's buffers, in words; an empty text if there is room."""
-    _, heads, _, batch, _, device, *_ = asked
-    per_step, fixed = plan.buffer_bytes(batch, heads)
+    device = question.device
+    per_step, fixed = plan.buffer_bytes(question.batch, question.heads)
     needed = per_step * (steps or 1) + fixed
     if needed < LARGE_BUFFERS:
         return ""
@@ -102,9 +103,8 @@ def free_bytes(device: int) -> int:
 
 @lru_cache(maxsize=64)
 def _others(
-    asked: Question, direction: Direction, masked: Masked = False
+    question: PlanQuestion, direction: Direction, masked: Masked = False
 ) -> tuple[KernelPlan, ...]:
     """Return all kernel plans of a direction, in the order of the plans that they are of."""
-    *_, choice, _ = asked
-    plans = all_plans(asked_for(*asked), choice.reverse, masked)
+    plans = all_plans(question, masked)
     return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import MOST_COUNT, Direction, Precision, Save
+from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
-from ..call.input_backward import InputBackward
+from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..call.layers import LayersCall, LayersRead
-from ..call.made_masks import MadeMasks
 from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
-from ..call.ragged import Ragged
-from ..call.step_call import StepBackward, StepCall
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, Stepped
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.recorder import recording
 from ..program.replays import Replays, forget_replays
-from ..store.facts import facts_of
-from ..store.tuned import Asked, on_remember
-from ..targets.lanes import Lanes
+from ..store.tuned import on_remember
+from ..targets.lanes import ONE_LANE, Lanes
 from ..targets.packing import Packing
 from ..targets.target import Target
 from . import ahead, kernels
 from .directions.joins import joins
-from .directions.lanes import lanes_for
+from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import make_room
 from .driver.streams import current_stream, is_capturing
@@ -41,6 +35,7 @@ from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
 from .products.moves import CudaMoves
+from .products.packing import CudaPacking
 from .products.precision import multiplier, rounds
 from .products.rearrange import begin_kernel
 from .ready import ready_for
@@ -68,14 +63,22 @@ class CudaTarget(Target):
         torch.bfloat16,
         torch.float16,
     )
-
-    def find_compiler(self, index: int | None) -> None:
-        """Check that kernels can be built for a device; None is the current one.
-
-        Raises:
-            NoCudaError: CuPy is missing, or the GPU is too old.
-        """
-        find_cuda(index)
+    # What the kernels do, each as `Target` says it.
+    find_compiler = staticmethod(find_cuda)
+    rounds = staticmethod(rounds)
+    moves = staticmethod(CudaMoves)
+    made_masks = staticmethod(rows.made_masks)
+    rows_that_run = staticmethod(rows.rows_that_run)
+    project = staticmethod(products.project)
+    project_at = staticmethod(products.project_at)
+    project_gradients = staticmethod(products.project_gradients)
+    forward_layers = staticmethod(forward_layers)
+    backward_layers = staticmethod(backward_layers)
+    step = staticmethod(forward_step)
+    step_backward = staticmethod(backward_step)
+    capture = staticmethod(capture)
+    asked_ahead = staticmethod(ahead.asked_ahead)
+    load_ahead = staticmethod(ahead.load_ahead)
 
     def begin(self, dtype: torch.dtype, index: int | None) -> None:
         """Begin to compile what every call needs, while the host derives and plans."""
@@ -112,47 +115,18 @@ class CudaTarget(Target):
         """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(_stream_of)
 
-    def moves(self) -> CudaMoves:
-        """Return a collector of copies into new tensors, by a launch for all of them."""
-        return CudaMoves()
-
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
         """Return the copies of packed rows, on the device of `starts`."""
-        return rows.packing(starts, sizes, total)
+        kind = CudaPacking if starts.is_cuda else Packing
+        return kind(starts, sizes, total)
 
-    def made_masks(
-        self, ragged: Ragged, sizes: tuple[int, int], device: torch.device, reverses: Sequence[bool]
-    ) -> MadeMasks:
-        """Return the masks of a call of all layers."""
-        return rows.made_masks(ragged, sizes, device, reverses)
-
-    def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
-        """Return the rows of x, zero where a step does not run."""
-        return rows.rows_that_run(x, ragged, made)
-
-    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
-        """Return the lanes of both directions of a layer."""
-        return lanes_for(like.device, steps)
+    def lanes(self, like: Tensor, steps: int) -> Lanes:
+        """Return the lanes of both directions: one, where a second stream gains too little."""
+        return TwoLanes(like.device) if steps >= STEPS_OF_A_LANE else ONE_LANE
 
     def joins(self, layer_call: LayerCall, like: Tensor, batch: int, heads: int, dim: int) -> bool:
         """Return True if one call of both directions is better than a call of each."""
         return joins(layer_call, batch, heads, dim, like.dtype, like.device.index)
-
-    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
-        """Return True if the products of a call may round factors of float32 to TF32."""
-        return rounds(dtype, precision)
-
-    def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the wx of a module's input, by operations that autograd follows."""
-        return products.project(x, weight)
-
-    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """Return the wx of `project` at the precision of a call, where autograd need not follow."""
-        return products.project_at(x, weight, tf32)
-
-    def project_gradients(self, backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight."""
-        return products.project_gradients(backward)
 
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
@@ -161,10 +135,6 @@ class CudaTarget(Target):
         steps, *rest = sizes
         saves_gates = for_backward and save == "gates"
         return (steps if saves_gates else 0, *rest, len(facts_of(cell).saved))
-
-    def computes_gates_again(self, save: Save) -> bool:
-        """Return True if a backward computes the gates again, from wx and b."""
-        return save == "states"
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
@@ -210,42 +180,6 @@ class CudaTarget(Target):
         if masks.reset_to is not None:
             return masks.reset_to
         return self.initial_states(like, [state.init for state in layer_call.cell.states], plane)
-
-    def forward_layers(
-        self, asked: LayersCall, x: Tensor
-    ) -> tuple[list[Forward], list[Tensor]] | None:
-        """Run the forward of all layers, where they may run at once; else return None."""
-        return forward_layers(asked, x)
-
-    def backward_layers(
-        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
-    ) -> bool:
-        """Run the backward of all layers, where they may run at once; else return False."""
-        return backward_layers(asked, reads, finish)
-
-    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
-        """Run all layers of a module over one step."""
-        return forward_step(step, to)
-
-    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
-        """Return the gradients of x, the caller's states and the flat weights of each layer."""
-        return backward_step(backward)
-
-    def capture(
-        self, device: torch.device, runs: Sequence[Callable[[], object]]
-    ) -> list[Callable[[], None]] | None:
-        """Return the replays of each run as a graph on torch's current stream; None off a GPU."""
-        return capture(device, runs) if device.type == "cuda" else None
-
-    def asked_ahead(self, layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> Asked:
-        """Return what the plan of a call is asked for; the call is of one direction of time."""
-        return ahead.asked_ahead(layer_call, call, batch, like)
-
-    def load_ahead(
-        self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
-    ) -> None:
-        """Compile and load the kernels of a call of one direction of time."""
-        ahead.load_ahead(layer_call, call, steps, batch, like)
 
 
 def _ready(

@@ -6,7 +6,7 @@ import itertools
 import logging
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,32 +57,21 @@ class Tuning:
         return cheapest([plan for plan, _ in ran], [took for _, took in ran])
 
 
-# Times plans: microseconds per step, forward and backward, or an error for each.
-Measure = Callable[[Asked, Sequence[Plan], int], list["tuple[float, float] | Exception"]]
-
-
-def tune(
-    asked: Asked, device: int, candidates: int = CANDIDATES, measure: Measure | None = None
-) -> Tuning:
+def tune(asked: Asked, device: int, candidates: int = CANDIDATES) -> Tuning:
     """Time the plans with the lowest estimates on at most 256 steps, and remember the fastest.
 
-    By default they are timed on the device, on torch's current stream.
+    They are timed on the device, on torch's current stream.
 
     Raises:
         PlanError: `candidates` is no positive number.
     """
     if candidates < 1:
-        raise PlanError(
-            "tune",
-            f"candidates={candidates}",
-            "at least 1",
-            "candidates=4",
-        )
+        raise PlanError("tune", f"candidates={candidates}", "at least 1", "candidates=4")
     every = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     plans = _few(every, candidates)
     log(logging.DEBUG, "timing %d plans of %s", len(plans), asked.cell.name)
     begin = time.perf_counter()
-    took = (measure or measure_plans)(asked, plans, device)
+    took = measure_plans(asked, plans, device)
     seconds = time.perf_counter() - begin
     trials = tuple(
         Trial(plan, failure=_in_one_line(t)) if isinstance(t, Exception) else Trial(plan, t)

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 import torch.distributed as dist
 
-from ..errors import SettingError
+from ...errors import SettingError
 
 VARIABLE = "RNNC_WATCHDOG_SECONDS"
 _DEFAULT = "2"

@@ -7,8 +7,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from ...errors import RnncError
-from ..errors import TensorError
+from ...errors import RnncError, TensorError
 
 
 def agree(mesh: DeviceMesh, facts: dict[str, Any], problem: RnncError | None = None) -> None:

@@ -11,10 +11,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
-from ..call.ragged import Ragged
+from ...errors import TensorError
+from ..call.call import Tensors
+from ..call.settings import Asked
 from ..call.tensors import States
-from ..errors import TensorError
-from .parallel import Parallel, entered, local, of_layer, run_layer
+from ..run.projected import scan_projected
+from ..run.route import run_call
+from .exchange import Steps
+from .parallel import LayerRun, Parallel, entered, local
 from .shards import spread_heads
 
 
@@ -90,29 +94,17 @@ class Headwise(Parallel):
     _input_layout: Placement
     _output_layout: Placement
 
-    def _run(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None = None,
-        unweighted: Sequence[Tensor] = (),
-    ) -> tuple[list[Tensor], States]:
-        settings, unweighted = self._one_layer(), self._own_heads(unweighted)
-        x = entered(x, self._mesh, self._input_layout)
-        lasts: list[States] = []
-        found: list[Tensor] = []
-        for layer in range(self.num_layers):
-            if layer:
-                x = self._between(self._dropped(found[0]))
-            part = self._part(layer)
-            own = None if states is None else [state[part] for state in states]
-            weights = [local(weight) for weight in self._weights_of_layer(layer)]
-            wanted = every and layer == self.num_layers - 1
-            rows = of_layer(ragged, part)
-            found, last = run_layer(self, settings, x, own, weights, wanted, rows, unweighted)
-            lasts.append(last)
-        return [self._output(each) for each in found], self._states_out(lasts)
+    def _entered(self, whole: LayerRun) -> LayerRun:
+        x = entered(whole.x, self._mesh, self._input_layout)
+        return whole._replace(x=x, unweighted=self._own_heads(whole.unweighted))
+
+    def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
+        settings, weights = self._one_layer(), map(local, self._weights_of_layer(layer))
+        given = tuple(run.states or ()), list(weights), run.ragged, tuple(run.unweighted)
+        tensors = Tensors(run.x, *given)
+        if self._projection is not None:
+            return scan_projected(settings, self._projection, tensors, run.every)
+        return run_call(settings, tensors, Asked(all_states=run.every))
 
     def _step(
         self,
@@ -134,8 +126,7 @@ class Headwise(Parallel):
         """Return the input of the layer above; each rank's heads give a part of its gradient."""
         return self._whole(y).to_local(grad_placements=[Partial()]).flatten(-2)
 
-    def _output(self, y: Tensor) -> Tensor:
-        """Return the output in the layout of the style."""
+    def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
         layout = self._output_layout
         if layout == Shard(-1) and not self.bidirectional:
             found = DTensor.from_local(y, self._mesh, [layout], run_check=False)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from ...errors import RnncError
-from ..call.call import Tensors
+from ...errors import RnncError, TensorError
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
-from ..call.settings import Asked, Settings
+from ..call.settings import Settings
 from ..call.tensors import States
-from ..errors import TensorError
 from ..module.rnn import RNN
 from ..module.weights import weight_of
 from ..run.known_calls import KnownCalls
-from ..run.projected import scan_projected
-from ..run.route import run_call
 from .agreement import agree
 from .dropout import dropped
+from .exchange import Steps
 
 
 class NoCalls(KnownCalls):
@@ -34,6 +31,26 @@ class NoCalls(KnownCalls):
 
     def find_call(self, *call: Any) -> None:
         """Return None."""
+
+
+class LayerRun(NamedTuple):
+    """One layer of a call, on this rank's heads.
+
+    Attributes:
+        x: the input, at the steps that this rank has.
+        states: before the first step, (directions, B, features) each; None for each state's `init`.
+        every: whether all states are wanted at all steps, or else the output alone.
+        ragged: with the reset values of the layer's directions.
+        unweighted: of this rank's heads, at all steps.
+        steps: the distribution of all steps; None where each rank has all of them.
+    """
+
+    x: Tensor
+    states: Sequence[Tensor] | None
+    every: bool
+    ragged: Ragged | None
+    unweighted: Sequence[Tensor]
+    steps: Steps | None = None
 
 
 class Parallel(RNN):
@@ -124,10 +141,44 @@ class Parallel(RNN):
         own = self._in_order[layer * each : (layer + 1) * each]
         return [None if named is None else weight_of(self, named, None) for named in own]
 
-    def _part(self, layer: int) -> slice:
-        """Return the directions of a layer among those of all layers."""
-        directions = 2 if self.bidirectional else 1
-        return slice(layer * directions, (layer + 1) * directions)
+    def _run(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        ragged: Ragged | None = None,
+        unweighted: Sequence[Tensor] = (),
+    ) -> tuple[list[Tensor], States]:
+        whole = self._entered(LayerRun(x, None, False, ragged, unweighted))
+        x, directions = whole.x, 2 if self.bidirectional else 1
+        lasts: list[States] = []
+        found: list[Tensor] = []
+        for layer in range(self.num_layers):
+            if layer:
+                x = self._between(self._dropped(found[0]))
+            part = slice(layer * directions, (layer + 1) * directions)
+            own = None if states is None else [state[part] for state in states]
+            wanted, rows = every and layer == self.num_layers - 1, of_layer(whole.ragged, part)
+            run = whole._replace(x=x, states=own, every=wanted, ragged=rows)
+            found, last = self._run_layer(layer, run)
+            lasts.append(last)
+        return [self._output(each, whole.steps) for each in found], self._states_out(lasts)
+
+    def _entered(self, whole: LayerRun) -> LayerRun:
+        """Return a call of all layers with the tensors of this rank, from what the caller gave."""
+        raise NotImplementedError
+
+    def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
+        """Return the output, or all states, at this rank's steps, and the last states."""
+        raise NotImplementedError
+
+    def _between(self, y: Tensor) -> Tensor:
+        """Return the input of the layer above."""
+        return y
+
+    def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
+        """Return a result at all steps as the style gives it."""
+        raise NotImplementedError
 
     def _dropped(self, y: Tensor) -> Tensor:
         """Drop features between two layers, by a mask of this rank's own."""
@@ -172,28 +223,6 @@ def entered(x: Tensor, mesh: DeviceMesh, layout: Any = None) -> Tensor:
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, [layout or Replicate()], run_check=False)
     return x.redistribute(mesh, [Replicate()]).to_local(grad_placements=[Partial()])
-
-
-def run_layer(
-    module: Parallel,
-    settings: Settings,
-    x: Tensor,
-    states: Sequence[Tensor] | None,
-    weights: Sequence[Tensor | None],
-    every: bool,
-    ragged: Ragged | None,
-    unweighted: Sequence[Tensor],
-) -> tuple[list[Tensor], States]:
-    """Run one layer on this rank's heads.
-
-    x is (T, B, input). The states before the first step are (directions, B, features) each; None
-    for each state's `init`. The result is the output, or all states if `every`, at all steps, (T,
-    B, directions * features) each, and each state after the last step.
-    """
-    tensors = Tensors(x, tuple(states or ()), weights, ragged, tuple(unweighted))
-    if module._projection is not None:
-        return scan_projected(settings, module._projection, tensors, every)
-    return run_call(settings, tensors, Asked(all_states=every))
 
 
 def of_layer(ragged: Ragged | None, part: slice) -> Ragged | None:

@@ -12,18 +12,18 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
-from ..call.settings import Asked, one_direction
+from ..call.settings import Asked, Settings, one_direction
 from ..call.tensors import States
 from ..check.masks import check_lengths
-from ..errors import TensorError
 from ..module.rnn import RNN
+from ..run.by_layer import input_share
 from ..run.ragged import ragged_of
 from ..run.route import run_call
-from ..targets.registry import target_of
 from .exchange import Steps, replicated
-from .parallel import Parallel, local, of_layer
+from .parallel import LayerRun, Parallel, local, of_layer
 from .shards import spread_heads
 
 
@@ -120,89 +120,55 @@ class Sequential(Parallel):
         given = Ragged(None, None, None) if found is None else found
         return given._replace(lengths=lengths.view(batch))
 
-    def _run(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None = None,
-        unweighted: Sequence[Tensor] = (),
-    ) -> tuple[list[Tensor], States]:
-        x, steps = self._own_steps(x)
+    def _entered(self, whole: LayerRun) -> LayerRun:
+        x, steps = self._own_steps(whole.x)
+        ragged = whole.ragged
         if ragged is not None:
             x, ragged = self._of_all_steps(x, ragged, steps)
-        unweighted = self._of_all_inputs(unweighted, steps)
-        lasts: list[States] = []
-        found: list[Tensor] = []
-        for layer in range(self.num_layers):
-            x = self._dropped(found[0]) if layer else x
-            part = self._part(layer)
-            own = None if states is None else [state[part] for state in states]
-            wanted = every and layer == self.num_layers - 1
-            call = x, steps, own, wanted, of_layer(ragged, part), unweighted
-            found, last = self._run_layer(layer, *call)
-            lasts.append(last)
-        return [self._output(each, steps) for each in found], self._states_out(lasts)
+        unweighted = self._of_all_inputs(whole.unweighted, steps)
+        return whole._replace(x=x, ragged=ragged, unweighted=unweighted, steps=steps)
 
-    def _run_layer(
-        self,
-        layer: int,
-        x: Tensor,
-        steps: Steps,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None,
-        unweighted: Sequence[Tensor],
-    ) -> tuple[list[Tensor], States]:
-        """Return the output, or all states, at this rank's steps, and the last states."""
-        settings = self._one_layer()
-        weights = self._weights_of_layer(layer)
+    def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
+        settings, steps, weights = self._one_layer(), run.steps, self._weights_of_layer(layer)
+        assert steps is not None
         each = len(weights) // len(settings.choices)
         outputs, lasts = [], []
-        for direction, _ in enumerate(settings.choices):
+        for direction, choice in enumerate(settings.choices):
             own = weights[direction * each : (direction + 1) * each]
-            wx = self._input(x, own[0], steps)
-            given = None if states is None else [state[direction] for state in states]
-            rows = of_layer(ragged, slice(direction, direction + 1))
-            over_time, last = self._recur(wx, own, direction, given, every, rows, unweighted)
+            wx = self._input(settings, run.x, own[0], steps)
+            given = None if run.states is None else [state[direction] for state in run.states]
+            rows = of_layer(run.ragged, slice(direction, direction + 1))
+            mine = run._replace(x=wx, states=given, ragged=rows)
+            over_time, last = self._recur(one_direction(settings, self.cell, choice), mine, own)
             outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
             lasts.append(last)
         found = [torch.cat(both, 2) for both in zip(*outputs, strict=True)]
         return found, tuple([torch.stack(both) for both in zip(*lasts, strict=True)])
 
-    def _input(self, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
+    def _input(self, settings: Settings, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
         """Return wx (B, T, N / n, D, Gx) of this rank's heads, from x (T_r, B, input)."""
-        dim, ranks = self.hidden_size // self.heads, self._mesh.size()
         if weight is None:
-            return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
+            return x.new_empty(x.shape[1], steps.total, settings.heads, settings.dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
         whole = replicated(weight, self._mesh).to_local(grad_placements=[Partial()])
-        W = self._form._matrices(whole)
+        W = self._form.blocks(whole)
         assert W is not None
-        wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
+        wx = input_share(settings, x, W).transpose(0, 1)
         # As it lies in memory: behind the heads come units, or gates.
         gates_last = wx.stride(4) <= wx.stride(3)
         wx = steps.to_heads(wx if gates_last else wx.transpose(3, 4))
         return (wx if gates_last else wx.transpose(3, 4)).transpose(0, 1)
 
     def _recur(
-        self,
-        wx: Tensor,
-        weights: Sequence[DTensor | None],
-        direction: int,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None,
-        unweighted: Sequence[Tensor],
+        self, one: Settings, run: LayerRun, weights: Sequence[DTensor | None]
     ) -> tuple[list[Tensor], States]:
-        """Return the states of this rank's heads, (T, B, N / n, D) each, and the last ones."""
-        settings, shape = self._one_layer(), (wx.shape[0], *wx.shape[2:4])
-        first = [state.reshape(shape) for state in states or ()]
+        """Run a direction on wx; return the states of this rank's heads, (T, B, N / n, D) each."""
+        wx = run.x
+        first = [state.reshape(wx.shape[0], *wx.shape[2:4]) for state in run.states or ()]
         own = [None, *[local(weight) for weight in weights[1:]]]
-        flat = settings.form.weights(own, 1)[0].flat()
-        one = one_direction(settings, self.cell, settings.choices[direction])
-        tensors = Tensors(wx, first, flat, ragged, tuple(unweighted))
-        over_time, last = run_call(one, tensors, Asked(takes_wx=True, all_states=every))
+        flat = self._own_form.weights(own, 1)[0].flat()
+        tensors = Tensors(wx, first, flat, run.ragged, tuple(run.unweighted))
+        over_time, last = run_call(one, tensors, Asked(takes_wx=True, all_states=run.every))
         return over_time, tuple([state.flatten(1) for state in last])
 
     def _own_steps(self, x: Tensor) -> tuple[Tensor, Steps]:
@@ -241,9 +207,10 @@ class Sequential(Parallel):
             found.append(whole[:, :, first : first + heads] if whole.shape[2] > 1 else whole)
         return found
 
-    def _output(self, y: Tensor, steps: Steps) -> Tensor:
+    def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
         if self._use_local_output:
             return y
+        assert steps is not None
         shape = torch.Size((steps.total, *y.shape[1:]))
         stride = y.new_empty(0, *y.shape[1:]).stride()
         return DTensor.from_local(

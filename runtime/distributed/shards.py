@@ -9,8 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from ...cellspec.errors import kind_of
-from ...errors import RnncError
-from ..errors import TensorError
+from ...errors import RnncError, TensorError
 from ..module.rnn import RNN
 from .agreement import agree
 from .parallel import Parallel

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ...cellspec.errors import kind_of
-from ..call.plain import all_plain, treats_itself
-from ..check.tensor import check_memory
-from ..errors import TensorError
+from ...errors import TensorError
+from ..call.plain import all_plain, check_memory, treats_itself
 
 # The shape and dtype of a saved tensor; None where there was none.
 SavedKind = tuple[torch.Size, torch.dtype] | None

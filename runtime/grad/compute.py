@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ..call.call import Call, Tensors, joint_call
-from ..call.made_masks import MadeMasks
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
-from ..targets.layers import target_for
+from ..targets.registry import TARGETS
+from .kept import Kept
 from .layers.backward import backward_layers
 from .layers.forward import forward_layers, joined_states
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
-
-
-class Kept(NamedTuple):
-    """Tensors that a forward keeps for its backward, beside the inputs and results of the call.
-
-    Attributes:
-        masks: of each dropout, unless the caller drew them.
-        runs: of each call of a layer its states at all steps, and what its kernel saved. Of a
-            single step alone what its kernels saved.
-        made: the masks of lengths and resets.
-    """
-
-    masks: Sequence[Any]
-    runs: Sequence[Sequence[Any]]
-    made: MadeMasks | None
-
-    def flat(self) -> list[Any]:
-        """Return all in one list; `kept_from` is the inverse."""
-        return [*self.masks, *(tensor for run in self.runs for tensor in run), *(self.made or ())]
-
-
-def kept_from(call: Call, flat: Sequence[Any]) -> Kept:
-    """Return what `Kept.flat` flattened."""
-    if call.single:
-        return Kept((), (flat,), None)
-    made = None
-    if call.ragged is not None:
-        count = len(MadeMasks._fields)
-        made, flat = MadeMasks(*flat[-count:]), flat[:-count]
-    each = len(call.initial_values) + 1
-    first = len(flat) - each * call.runs
-    runs = [flat[place : place + each] for place in range(first, len(flat), each)]
-    return Kept(flat[:first], runs, made)
 
 
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
@@ -57,7 +23,7 @@ def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     `tensors` has None for each weight that there is not.
     """
     if call.single:
-        stepped = target_for(call).step(_step_of(call, tensors))
+        stepped = TARGETS[call.target].step(_step_of(call, tensors))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
     run = forward_layers(call, tensors)
     runs = [(*result.states, result.saved) for result in run.results]
@@ -69,7 +35,7 @@ def inference_of(call: Call, tensors: Tensors) -> list[Tensor]:
     whole = not (call.single or call.takes_wx or call.all_states)
     if whole and call.ragged is None and not call.inputs:
         x, states, weights, *_ = tensors
-        found = target_for(call).sequence(call, x, states, weights)
+        found = TARGETS[call.target].sequence(call, x, states, weights)
         if found is not None:
             return [found[0], *found[1]]
     return forward_of(call, tensors)[0]
@@ -96,9 +62,9 @@ def gradients_of(
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
         backward = StepBackward(_step_of(call, tensors), stepped, gradients, wanted)
-        found = target_for(call).step_backward(backward)
+        found = TARGETS[call.target].step_backward(backward)
     else:
-        left = left_by(call, tensors, kept.masks, kept.runs, kept.made)
+        left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
         donated = not (retained or any(run[-1].is_inference() for run in kept.runs))
         found = backward_layers(call, left, gradients, wanted, donated)
@@ -112,7 +78,7 @@ def _step_of(call: Call, tensors: Tensors) -> StepCall:
 
 def forgets_wx(call: Call) -> bool:
     """Return True if a call takes wx, and its backward does not read it."""
-    again = target_for(call).computes_gates_again
+    again = TARGETS[call.target].computes_gates_again
     return call.takes_wx and not again(call.directions[0].choice.save)
 
 
@@ -120,6 +86,5 @@ def sequences_of(call: Call, tensors: Tensors, kept: Kept) -> list[Tensor]:
     """Return the results at all steps of a call, again from what it kept."""
     run = joint_call(call) if call.joint else call
     steps, batch = kept.runs[-1][0].shape[:2]
-    total = 0 if tensors.x is None else len(tensors.x)
-    rows = layer_rows(run, (steps, batch), tensors.ragged, total)
+    rows = layer_rows(run, (steps, batch), tensors)
     return joined_states(run, rows, kept.runs)

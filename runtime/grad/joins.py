@@ -8,7 +8,6 @@ of more heads, if each is a call of one layer that takes wx.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -45,12 +44,14 @@ class Join(NamedTuple):
         size: number of calls.
         of_heads: whether heads lie beside each other; else rows do.
         full: heads, or rows, of each call.
+        places: of each tensor of a call, in the flat order.
     """
 
     one: CallText
     size: int
     of_heads: bool
     full: int
+    places: list[Place]
 
     def call(self, samples: int) -> CallText:
         """Return the call of all; in a backward its rows are of so many samples."""
@@ -79,7 +80,7 @@ class Join(NamedTuple):
         `needs` says which need a gradient, in a backward.
         """
         found, wanted = [], needs or [False] * len(tensors)
-        places = _places(self.one, self.of_heads)[-len(tensors) :]
+        places = self.places[-len(tensors) :]
         for tensor, dim, need, place in zip(tensors, dims, wanted, places, strict=True):
             loose = _is_loose(place, shape_of(tensor, dim))
             shared = place.axis is None or (loose and dim is None and not need)
@@ -135,7 +136,7 @@ class Join(NamedTuple):
         return tuple(apart), tuple(axes)
 
     def _with_places(self, needs: Sequence[bool]) -> list[tuple[bool, Place]]:
-        return list(zip(needs, _places(self.one, self.of_heads), strict=True))
+        return list(zip(needs, self.places, strict=True))
 
     def _axes(self, count: int) -> list[int]:
         """Return the axes of results on which those of all calls lie beside each other."""
@@ -169,13 +170,14 @@ def join_of(written: CallText, dims: Dims, size: int, batch: int) -> Join | None
         batch: rows of each call.
     """
     for of_heads in (False, True)[: 1 + written.asked.takes_wx]:
-        each = zip(dims, _places(written, of_heads), strict=True)
+        places = _places(written, of_heads)
+        each = zip(dims, places, strict=True)
         if all(dim is None or place.axis is not None for dim, place in each):
-            return Join(written, size, of_heads, written.settings.heads if of_heads else batch)
+            full = written.settings.heads if of_heads else batch
+            return Join(written, size, of_heads, full, places)
     return None
 
 
-@lru_cache(maxsize=512)
 def _places(written: CallText, of_heads: bool) -> list[Place]:
     """Return the place of each of the tensors of a call, in the flat order."""
     asked, cell, kind = written.asked, written.settings.cell, written.asked.ragged

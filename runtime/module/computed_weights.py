@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from ..errors import TensorError
+from ...errors import TensorError
+from ..call.named import Named
+from .weights import weight_of
 
 
-def replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
+@contextmanager
+def drawn_anew(module: nn.Module, named: Named) -> Iterator[Tensor]:
+    """Give a weight to be changed in place; at the end it is set, where it is no parameter."""
+    weight = weight_of(module, named, None)
+    if isinstance(module._parameters.get(named.attribute), nn.Parameter):
+        yield weight
+        return
+    drawn = weight.detach().clone()
+    yield drawn
+    _replace_weight(module, named.attribute, drawn)
+
+
+def _replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
     """Set a weight through the tensors that it is computed from; raise if their kind is unknown."""
     origin = module._parameters.get(f"{name}_orig")
     if is_parametrized(module, name):

@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.named import is_named
+from ...errors import TensorError
 from ..call.tensors import ScanInputs
-from ..errors import TensorError
 from ..targets.reference import scan_reference
 
 _DIGITS = 6

@@ -13,12 +13,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...cellspec.errors import kind_of
+from ...errors import TensorError
 from ..call.named import Named
 from ..call.projection import WEIGHT
-from ..errors import TensorError
-from .computed_weights import replace_weight
+from .computed_weights import drawn_anew
 from .rnn import RNN
-from .weights import blocks_of, weight_of
+from .weights import blocks_of, draw_orthogonal
 
 
 def orthogonal_(
@@ -50,7 +50,7 @@ def orthogonal_(
         >>> torch.allclose(first @ first.T, 4 * torch.eye(4), atol=1e-5)
         True
     """
-    _fill(rnn, name, gate, 2, partial(_orthogonal, gain=gain, generator=generator))
+    _fill(rnn, name, gate, 2, partial(draw_orthogonal, gain=gain, generator=generator))
 
 
 def xavier_uniform_(
@@ -148,15 +148,11 @@ def _fill(
         )
     with torch.no_grad():
         for named in chosen:
-            weight = weight_of(rnn, named, None)
-            owned = isinstance(rnn._parameters.get(named.attribute), nn.Parameter)
-            drawn = weight if owned else weight.detach().clone()
-            for number, blocks in enumerate(blocks_of(named, drawn)):
-                if number in _numbers(rnn, named, gate):
-                    for block in blocks:
-                        change(block)
-            if not owned:
-                replace_weight(rnn, named.attribute, drawn)
+            with drawn_anew(rnn, named) as weight:
+                for number, blocks in enumerate(blocks_of(named, weight)):
+                    if number in _numbers(rnn, named, gate):
+                        for block in blocks:
+                            change(block)
 
 
 def _numbers(rnn: RNN, named: Named, gate: str | None) -> list[int]:
@@ -174,9 +170,3 @@ def _numbers(rnn: RNN, named: Named, gate: str | None) -> list[int]:
         known = ", ".join(dict.fromkeys(gates))
         raise TensorError("gate", repr(gate), f"a gate of {named.name}: {known}", repr(gates[0]))
     return found
-
-
-def _orthogonal(matrix: Tensor, gain: float, generator: Generator | None) -> None:
-    # In float32 at least: torch has no QR factorisation in half precision.
-    drawn = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
-    matrix.copy_(nn.init.orthogonal_(drawn, gain=gain, generator=generator))

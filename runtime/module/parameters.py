@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ..call.named import Named
-from .computed_weights import replace_weight
+from .computed_weights import drawn_anew
 from .earlier import reorder_state_dict
 from .identity import check_same_cell, identity_of
 from .weights import initialize, weight_of
@@ -41,11 +41,8 @@ class Weighted(nn.Module):
         if sharding is not None:
             self._reset_sharded(named, weight, sharding)
             return
-        owned = isinstance(self._parameters.get(named.attribute), nn.Parameter)
-        drawn = weight if owned else torch.empty_like(weight)
-        initialize(self.cell, named, drawn)
-        if not owned:
-            replace_weight(self, named.attribute, drawn)
+        with drawn_anew(self, named) as drawn:
+            initialize(self.cell, named, drawn)
 
     def _reset_sharded(self, named: Named, weight: Any, mesh: Any) -> None:
         """Draw the whole weight on each rank, as one process draws it; each rank keeps its rows."""

@@ -15,7 +15,7 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
 from ..call.layer_call import ORDERS, Order
-from ..call.options import check_choice
+from ..call.options import check_choice, check_flag
 from ..call.projection import WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.rows_form import rows_form
@@ -23,7 +23,6 @@ from ..call.settings import states_asked
 from ..call.tensors import States
 from ..check.module import (
     check_cell,
-    check_flag,
     check_heads,
     check_input,
     check_module_dtype,

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.spans import without_autocast
 from ..call.step_call import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
-from ..errors import TensorError
 from ..run.route import direct_step
-from ..targets.layers import target_for
+from ..targets.registry import TARGETS
 from .watched import Watched
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Stepper:
         if found is None:
             return None
         call, (first, second) = found.entry.call, self._sets
-        target = target_for(call)
+        target = TARGETS[call.target]
         runs = [
             partial(
                 target.step,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from torch._C._dynamo.guards import TensorGuards
 
-from ..call.plain import all_plain
-from ..errors import TensorError
+from ...errors import TensorError
+from ..call.plain import all_plain, guard_of
 
 
 class Watched:
@@ -37,7 +36,7 @@ class Watched:
         self._tensors: list[Tensor] = [tensor for _, tensor in self._named]
         self._places = [tensor.data_ptr() for tensor in self._tensors]
         self._kinds = [_kind(tensor) for tensor in self._tensors]
-        self._alike: Callable[..., bool] = _guard(self._tensors)
+        self._alike = guard_of(self._tensors)
 
     def __len__(self) -> int:
         return len(self._named)
@@ -53,7 +52,7 @@ class Watched:
         if not self._alike(*self._tensors):
             self._find("another dtype, device or shape than when")
             # What differs does not matter, such as whether a gradient is wanted.
-            self._alike = _guard(self._tensors)
+            self._alike = guard_of(self._tensors)
 
     def _find(self, found: str) -> None:
         for (name, tensor), place, kind in zip(self._named, self._places, self._kinds, strict=True):
@@ -67,15 +66,6 @@ class Watched:
             "the same parameter, changed in place at most",
             f"{self._again} after the module was changed",
         )
-
-
-def _guard(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """Return a check that compares tensors with these by one call of C; it holds no tensor."""
-    if not tensors:
-        return lambda *_: True
-    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    check: Callable[..., bool] = guards.check
-    return check
 
 
 def _kind(tensor: Tensor) -> tuple[Any, ...]:

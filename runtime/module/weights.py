@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ..call.named import Named
@@ -53,17 +53,21 @@ def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
     if named.name == "weight_ih":
         _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
     elif named.name in ("weight_hh", WEIGHT):
-        # In float32 at least: torch has no QR factorisation in half precision.
-        drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
-        for matrices in blocks_of(named, drawn):
+        for matrices in blocks_of(named, weight):
             for matrix in matrices:
-                nn.init.orthogonal_(matrix)
-        weight.copy_(drawn)
+                draw_orthogonal(matrix)
     elif named.name == "weight_hd":
         _draw_uniform(named, weight, 1.0)
     else:
         inits = {p.name: p.init for p in cell.params}
         weight.fill_(inits.get(named.name, 0.0))
+
+
+def draw_orthogonal(matrix: Tensor, gain: float = 1.0, generator: Generator | None = None) -> None:
+    """Draw an orthogonal matrix, in place."""
+    # In float32 at least: torch has no QR factorisation in half precision.
+    drawn = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
+    matrix.copy_(nn.init.orthogonal_(drawn, gain=gain, generator=generator))
 
 
 def _draw_uniform(named: Named, weight: Tensor, bound: float) -> None:

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from ..call.named import Named
+from ..call.settings import Settings
 from ..call.tensors import States
 from ..run.known_calls import KnownCalls
+from .kinds import Kind
 from .own import as_torch
-from .serve import is_strided
+from .serve import is_strided, kernels_serve
 
 
 class OnKernels:
@@ -26,25 +28,52 @@ class OnKernels:
     bias: bool
     input_size: int
     hidden_size: int
+    proj_size = 0
     training: bool
     _parameters: dict[str, Any]
 
     def _names(self) -> list[str | None]:
-        """Return the names of all weights, four of each direction of each layer."""
+        """Return the names of all weights, four or five of each direction of each layer."""
         raise NotImplementedError
 
     def _weights(self) -> list[Tensor | None]:
         """Return all weights: parameters, or the tensors that replace them."""
         return [None if name is None else getattr(self, name, None) for name in self._names()]
 
+    def _cell_kind(self) -> Kind | None:
+        """Return the kind of the module; None if this package has no such cell."""
+        raise NotImplementedError
+
+    def _fits(
+        self,
+        settings: Settings,
+        x: Tensor,
+        batch: tuple[int, ...],
+        states: Sequence[Any] | None,
+        weights: Sequence[Tensor | None],
+    ) -> bool:
+        """Return True if kernels can take the call. Torch says what is wrong with other calls."""
+        kind, directions = self._cell_kind(), len(settings.choices)
+        assert kind is not None
+        if x.shape[-1] != self.input_size or not self._weights_fit(weights, kind.gates, directions):
+            return False
+        if states is not None:
+            shape = (settings.layers * directions, *batch, self.hidden_size)
+            if len(states) != len(settings.cell.states):
+                return False
+            if any(not is_strided(state) or state.shape != shape for state in states):
+                return False
+        return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
+
     def _weights_fit(self, weights: Sequence[Tensor | None], gates: int, directions: int) -> bool:
         """Return True if all weights are there, in the shapes that the module's sizes give."""
-        rows, hidden = gates * self.hidden_size, self.hidden_size
+        rows, width = gates * self.hidden_size, self.proj_size or self.hidden_size
         for place, weight in enumerate(weights):
-            part, number = divmod(place, 4)
-            features = self.input_size if part < directions else directions * hidden
-            wanted = ((rows, features), (rows, hidden), (rows,), (rows,))[number]
-            if weight is None and (number < 2 or self.bias):
+            part, number = divmod(place, 5 if self.proj_size else 4)
+            features = self.input_size if part < directions else directions * width
+            shapes = (rows, features), (rows, width), (rows,), (rows,), (width, self.hidden_size)
+            wanted = shapes[number]
+            if weight is None and (self.bias or number not in (2, 3)):
                 return False
             if weight is not None and (not is_strided(weight) or weight.shape != wanted):
                 return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..errors import TensorError
+from ...errors import TensorError
 from .own import run_torch
 from .serve import why_no_kernels
 

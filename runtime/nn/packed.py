@@ -59,7 +59,9 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
 def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None) -> bool:
     """Return True if kernels can take ordered rows; states are in the caller's order."""
     settings, weights = module._settings(), module._weights()
-    if settings is None or not module._fits(settings, data, (rows,), states, weights):
+    if settings is None or 0 in data.shape:
+        return False
+    if not module._fits(settings, data, (rows,), states, weights):
         return False
     return all_plain([data, *(states or ()), *weights])
 

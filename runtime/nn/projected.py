@@ -48,8 +48,12 @@ def run_projected(
     x = input.unsqueeze(1) if single else input.transpose(0, 1) if module.batch_first else input
     if len(x) < 2 or (states is not None and module.bidirectional):
         return None
-    weights = module._weights()
-    if not _weights_fit(module, weights, x) or not _states_fit(module, states, input):
+    weights, directions = module._weights(), 2 if module.bidirectional else 1
+    if len(weights) != PARAMETERS * directions * module.num_layers:
+        return None
+    if x.shape[2] != module.input_size or not module._weights_fit(weights, 4, directions):
+        return None
+    if not _states_fit(module, states, input):
         return None
     tensors = [x, *(states or ()), *[weight for weight in weights if weight is not None]]
     gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
@@ -118,25 +122,6 @@ def _from_states(
     (y,), last = run_call(settings, Tensors(x[1:], given, part.whole(1)))
     y = projected(torch.cat([given[0], y]), part.matrix, 1)
     return y, (y[-1], last[1][0])
-
-
-def _weights_fit(module: Sequences, weights: Sequence[Tensor | None], x: Tensor) -> bool:
-    """Return True if the input and all weights have the shapes that the module's sizes give."""
-    rows, size, hidden = 4 * module.hidden_size, module.proj_size, module.hidden_size
-    directions = 2 if module.bidirectional else 1
-    if len(weights) != PARAMETERS * directions * module.num_layers:
-        return False
-    if x.shape[2] != module.input_size:
-        return False
-    for place, weight in enumerate(weights):
-        part, number = divmod(place, PARAMETERS)
-        features = module.input_size if part < directions else directions * size
-        wanted = ((rows, features), (rows, size), (rows,), (rows,), (size, hidden))[number]
-        if weight is None and (module.bias or number not in (2, 3)):
-            return False
-        if weight is not None and (not is_strided(weight) or weight.shape != wanted):
-            return False
-    return True
 
 
 def _states_fit(module: Sequences, states: Sequence[Any] | None, input: Tensor) -> bool:

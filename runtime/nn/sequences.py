@@ -23,12 +23,12 @@ from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.target import Target
 from .base import OnKernels
-from .kinds import kind_of
+from .kinds import Kind, kind_of
 from .masks import check_packed, named_masks, run_without_kernels
 from .outside import between_graphs
 from .packed import run_packed
 from .projected import run_projected
-from .serve import is_strided, kernels_serve
+from .serve import is_strided
 
 
 class Sequences(OnKernels):
@@ -39,7 +39,6 @@ class Sequences(OnKernels):
     batch_first: bool
     dropout: float
     bidirectional: bool
-    proj_size: int
     _all_weights: list[list[str]]
     _flat_weights: Any
     _flat_weights_names: list[str]
@@ -100,7 +99,8 @@ class Sequences(OnKernels):
         if settings is None or not is_strided(input) or input.ndim not in (2, 3):
             return run_without_kernels(self, input, hx, masks)
         batch = () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],)
-        if not self._fits(settings, input, batch, states, weights):
+        empty = not torch.compiler.is_compiling() and 0 in input.shape
+        if empty or not self._fits(settings, input, batch, states, weights):
             return run_without_kernels(self, input, hx, masks)
         names = [state.name for state in settings.cell.states]
         sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
@@ -131,37 +131,14 @@ class Sequences(OnKernels):
 
     def _settings(self) -> Settings | None:
         """Return the settings of a call, without its weights; None if there is no such cell."""
-        kind = kind_of(self.mode)
+        kind = self._cell_kind()
         if kind is None or self.proj_size:
             return None
         sizes = self.num_layers, bool(self.bidirectional), self.hidden_size
         return kind.settings(*sizes, float(self._dropout))
 
-    def _fits(
-        self,
-        settings: Settings,
-        x: Tensor,
-        batch: tuple[int, ...],
-        states: Sequence[Any] | None,
-        weights: Sequence[Tensor | None],
-    ) -> bool:
-        """Return True if kernels can take the call. Torch says what is wrong with other calls."""
-        if x.shape[-1] != self.input_size:
-            return False
-        if not torch.compiler.is_compiling() and 0 in x.shape:
-            return False
-        directions = len(settings.choices)
-        if states is not None:
-            shape = (self.num_layers * directions, *batch, self.hidden_size)
-            if len(states) != len(settings.cell.states):
-                return False
-            if any(not is_strided(state) or state.shape != shape for state in states):
-                return False
-        kind = kind_of(self.mode)
-        assert kind is not None
-        if not self._weights_fit(weights, kind.gates, directions):
-            return False
-        return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
+    def _cell_kind(self) -> Kind | None:
+        return kind_of(self.mode)
 
     def _names(self) -> list[str | None]:
         projections = slice(-1, None) if self.proj_size else slice(0)

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, is_watched
-from ..errors import CompileError, NoCompilerError
-from ..grad.transforms import is_transformed
+from ..call.transforms import is_transformed
 from ..process.caller import warn_once
-from ..targets.registry import TARGETS, target_name
+from ..targets.registry import TARGETS, compiler_error, target_name, without_kernels
 
 # What autocast casts to the dtype of a call.
 _CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -44,9 +43,8 @@ def why_no_kernels(device: torch.device, dtype: torch.dtype) -> str | None:
     name = target_name(device.type)
     if name is None:
         return f"on {device.type}, which has no kernels"
-    try:
-        TARGETS[name].find_compiler(device.index)
-    except CompileError as error:
+    error = compiler_error(name, device.index)
+    if error is not None:
         return f"no kernels for {name}: {error.found}"
     return None if _computes(name, dtype) else f"{dtype} on {name}, which has no kernels for it"
 
@@ -61,16 +59,11 @@ def _computes(name: str, dtype: torch.dtype) -> bool:
 def _target(device: str, index: int | None) -> str | None:
     """Return the name of the target with kernels for a device; None if there is none."""
     name = target_name(device)
-    if name is None:
-        return None
-    try:
-        TARGETS[name].find_compiler(index)
-    except CompileError as error:
-        none = isinstance(error, NoCompilerError)
-        what = "is no compiler" if none else f"are no {name.upper()} kernels"
-        warn_once(f"rnnc.nn runs torch's own forward, since there {what}:\n{error}")
-        return None
-    return name
+    error = None if name is None else compiler_error(name, index)
+    if name is None or error is None:
+        return name
+    warn_once(f"rnnc.nn runs torch's own forward, since there {without_kernels(name, error)}")
+    return None
 
 
 def is_strided(x: Any) -> bool:

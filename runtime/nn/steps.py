@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.fx import Proxy
 
 from ..call.call import Tensors
-from ..call.settings import Settings
 from ..call.tensors import States
 from ..run.leaf import as_leaf
 from ..run.ready import run_ready
@@ -20,7 +19,7 @@ from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
 from .own import run_torch
-from .serve import is_strided, kernels_serve
+from .serve import is_strided
 
 
 class Cells(OnKernels):
@@ -76,36 +75,14 @@ class Cells(OnKernels):
                 (y,), last = run_ready(known)
                 return y, last
         settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
-        if not self._fits(kind, settings, x, states, weights):
+        if not (compiled or x.shape[0]):
+            return None
+        if not self._fits(settings, x, (x.shape[0],), states, weights):
             return None
         remember = None if compiled else partial(self._calls.remember_call, "step", self, x)
         return run_step(settings, Tensors(x, tuple(states or ()), weights), remember)
 
-    def _fits(
-        self,
-        kind: Kind,
-        settings: Settings,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        weights: Sequence[Tensor | None],
-    ) -> bool:
-        """Return True if kernels can take the call. Torch says what is wrong with other calls."""
-        if x.shape[-1] != self.input_size:
-            return False
-        if not torch.compiler.is_compiling() and not x.shape[0]:
-            return False
-        if states is not None:
-            shape = (1, x.shape[0], self.hidden_size)
-            if len(states) != len(settings.cell.states):
-                return False
-            if any(state.shape != shape for state in states):
-                return False
-        if not self._weights_fit(weights, kind.gates, 1):
-            return False
-        return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
-
     def _cell_kind(self) -> Kind | None:
-        """Return the kind of the cell; None if this package has no such cell."""
         return kind_of(self._mode)
 
     def _names(self) -> list[str | None]:

@@ -13,8 +13,8 @@ from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
 from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
+from ..call.facts import facts_of
 from ..call.tensors import Saved
-from ..store.facts import facts_of
 from .multiplier import TORCH, Multiplier
 
 # A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class Multiplier(Protocol):
-    """Products of matrices, (rows, K) (K, columns), or of equally many pairs of them."""
+class Multiplier:
+    """Products of matrices, (rows, K) (K, columns), or of equally many pairs of them, by torch.
 
-    @property
-    def tf32(self) -> bool:
-        """True if factors of float32 may be rounded to TF32."""
+    A target may have others.
 
-    def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the product."""
-
-    def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Write the product to a tensor whose last two axes have no gaps."""
-
-    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Add the product to such a tensor, in place."""
-
-
-class TorchMultiplier:
-    """Products of torch. Its flags decide on TF32; sums are taken as if they rounded nothing."""
+    Attributes:
+        tf32: whether factors of float32 may be rounded to TF32. torch's flags decide that for its
+            own products; sums are taken as if they rounded nothing.
+    """
 
     tf32 = False
 
@@ -44,7 +33,7 @@ class TorchMultiplier:
         return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
 
 
-TORCH = TorchMultiplier()
+TORCH = Multiplier()
 
 
 def product_added(

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.guards import TensorGuards
 
+from ..call.plain import guard_of
 from .program import Program
 from .recorder import Recorder
 
@@ -101,6 +101,5 @@ class Replays:
             results = compute()
         if len(self._known) >= _MOST:
             self._known.clear()
-        guards: Any = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._known[key] = _Known(guards.check, recorder.program(results))
+        self._known[key] = _Known(guard_of(tensors), recorder.program(results))
         return results

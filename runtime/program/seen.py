@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch._C._dynamo.guards import TensorGuards
 
 from ..call.call import Call
+from ..call.plain import guard_of
 from .replays import Replays, generation
 
 _MOST_SAVED = 8  # ways in which saved tensors of one call may be the same
@@ -110,19 +110,6 @@ class Seen:
             first.call, first.forgets_x, options, replays, guard_of(tensors)
         )
         return found
-
-
-def guard_of(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """Return a comparison of tensors with these, besides their values.
-
-    It says whether tensors have the types, dtypes, devices, sizes and strides of these, and no mode
-    of torch is active that was not. It is one call of C, holds no tensor, and takes none twice.
-    """
-    if not tensors:
-        return lambda *_: True
-    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    check: Callable[..., bool] = guards.check
-    return check
 
 
 def have_memory(tensors: Iterable[Tensor]) -> bool:

@@ -68,13 +68,17 @@ def _direction(
     steps, batch, _ = x.shape
     first = tuple([state.reshape(batch, heads, dim) for state in states])
     W, *others = weights
-    if W is None:  # a cell that takes no input still runs for as many steps
-        wx = x.new_empty(batch, steps, heads, dim, 0)
-    else:
-        wx = target_of(x.device, settings.backend).project(x, W)
+    wx = input_share(settings, x, W)
     over_time, last = scan(choice, index, wx, first or _first(settings, x, batch), tuple(others))
     sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in over_time]
     return sequences, tuple([state.reshape(batch, heads * dim) for state in last])
+
+
+def input_share(settings: Settings, x: Tensor, W: Tensor | None) -> Tensor:
+    """Return wx, (B, T, N, D, Gx), of x (T, B, features); W is as in `LayerWeights`."""
+    if W is None:  # a cell that takes no input still runs for as many steps
+        return x.new_empty(x.shape[1], x.shape[0], settings.heads, settings.dim, 0)
+    return target_of(x.device, settings.backend).project(x, W)
 
 
 def _first(settings: Settings, like: Tensor, batch: int) -> States:

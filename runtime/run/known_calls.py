@@ -13,7 +13,7 @@ from ..call.named import Named
 from ..call.ragged import Ragged
 from ..check.masks import check_lengths
 from ..program.seen import Seen
-from ..targets.layers import target_for
+from ..targets.registry import TARGETS
 from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
@@ -87,7 +87,7 @@ class KnownCalls(Seen):
             return None
         try:
             entry = self.find(_key(kind, x, states, ragged))
-            if entry is None or entry.options != rnn._kind(target_for(entry.call), x.dtype):
+            if entry is None or entry.options != rnn._kind(TARGETS[entry.call.target], x.dtype):
                 return None
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
@@ -98,7 +98,7 @@ class KnownCalls(Seen):
 
     def remember_call(self, kind: Kind, rnn: Module, x: Tensor, ready: Ready) -> None:
         """Remember a call that passed all checks, and became `ready`."""
-        tensors, target = ready.tensors, target_for(ready.entry.call)
+        tensors, target = ready.tensors, TARGETS[ready.entry.call.target]
         states = tensors.states or None
         key = _key(kind, x, states, tensors.ragged)
         if kind != "step" and not self.again(key):

@@ -7,7 +7,7 @@ from typing import Any, cast
 from torch import nn
 from torch.fx import Proxy, Tracer
 
-from ..errors import TensorError
+from ...errors import TensorError
 
 
 def as_leaf(module: nn.Module, input: Proxy, *more: Any, **named: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
 from ..call.call import Tensors
-from ..call.forms import OWN, flat_weights
+from ..call.forms import OWN
 from ..call.layer_call import Choice
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
@@ -27,9 +27,9 @@ from ..call.text import (
     text_in_graph,
     write_call,
 )
+from ..call.transforms import kernels_follow
 from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
-from ..grad.transforms import kernels_follow
 from ..targets.registry import TARGETS
 from .by_layer import run_by_layer
 
@@ -57,7 +57,7 @@ def run_operator(
             values = [value.detach() if value.ndim == 4 else value for value in values]
         tensors = tensors._replace(ragged=ragged._replace(lengths=lengths, reset_to=values))
     if followed:  # the views of weights are operations of torch, which it transforms
-        weights = flat_weights(settings.form, weights, layers * directions)
+        weights = settings.form.flat(weights, layers * directions)
         settings, tensors = settings._replace(form=OWN), tensors._replace(weights=weights)
         mapped = any(weight is not None and is_mapped(weight) for weight in weights)
         if mapped and not asked.takes_wx:

@@ -9,12 +9,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.call import Tensors
+from ..call.made_masks import masks_by_torch
 from ..call.projection import Projection
 from ..call.settings import OUTPUT, Settings
 from ..call.tensors import States
 from .projected_direction import Direction
 from .projected_weights import Part, parts_of, projected
-from .ragged import RaggedLayers
 from .route import check_wavefront, run_call
 
 
@@ -34,9 +34,10 @@ def scan_projected(
         check_wavefront(settings, OUTPUT, ragged, "reference", x.device.type)
     directions = len(settings.choices)
     parts = parts_of(weights, len(weights) // (settings.layers * directions))
-    in_time = None
+    made = None
     if ragged is not None:
-        in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
+        sizes = x.shape[1], x.shape[0]
+        made = masks_by_torch(ragged, sizes, x.device, settings.reverses)
         x = ragged.cleaned(x)
     lasts: list[States] = []
     found: list[Tensor] = []
@@ -54,7 +55,7 @@ def scan_projected(
                 index = len(lasts)
                 given = [state[index] for state in states]
                 call = Direction(settings, projection, choice, x, given, part, wanted, unweighted)
-                over_time, each = call.run(*call.masks(in_time, ragged, index))
+                over_time, each = call.run(*call.masks(made, ragged, index))
                 outputs.append(over_time)
                 lasts.append(each)
             found = [

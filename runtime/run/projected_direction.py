@@ -11,14 +11,14 @@ from torch import Tensor
 
 from ..call.call import Tensors
 from ..call.layer_call import Choice
+from ..call.made_masks import MadeMasks
 from ..call.masks import FIRST, HOLD, RESTART, Masks, with_reset_values
 from ..call.projection import Projection
 from ..call.ragged import Ragged, as_of_one_layer, by_heads
 from ..call.settings import Asked, Settings, one_direction
 from ..call.tensors import States
-from ..targets.registry import target_of
+from .by_layer import input_share
 from .projected_weights import Part, projected
-from .ragged import RaggedLayers
 from .route import run_call
 
 
@@ -39,24 +39,24 @@ class Direction(NamedTuple):
     unweighted: Sequence[Tensor]
 
     def masks(
-        self, in_time: RaggedLayers | None, ragged: Ragged | None, index: int
+        self, made: MadeMasks | None, ragged: Ragged | None, index: int
     ) -> tuple[Masks | None, Ragged | None, Tensor | None]:
         """Return masks, the rows of the recurrence on h~, which restarts at zero, and h after that.
 
         `index` is the number of the direction among those of all layers.
         """
-        if in_time is None or ragged is None:
+        if made is None or ragged is None:
             return None, None, None
         settings, (size, init) = self.settings, self.projection[:2]
-        found = in_time.masks_of(index)
-        if found is None or ragged.reset is None:
+        plane = settings.heads, settings.dim
+        found = made.at(index, None, plane, self.choice.reverse)
+        if ragged.reset is None:
             return found, ragged, None
         values = ragged.reset_to
         if values is None:
             if not init:
                 return found, ragged, None
             rows = [self.x.new_full((settings.heads, size), init)]
-            plane = settings.heads, settings.dim
             rows += [self.x.new_full(plane, state.init) for state in settings.cell.states[1:]]
         else:
             sizes = [size, *[settings.dim] * (len(values) - 1)]
@@ -83,7 +83,7 @@ class Direction(NamedTuple):
         shape = x.shape[1], settings.heads, settings.dim
         first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
         weights = settings.form.weights(self.part.whole(settings.heads), 1)[0]
-        cell, wx = projection.recurrent, self._input(x, weights.W)
+        cell, wx = projection.recurrent, input_share(settings, x, weights.W)
         added = self._added(h, value, masks) if len(x) else None
         if added is not None:
             cell, wx = projection.entered, self._entered(wx, added)
@@ -147,19 +147,12 @@ class Direction(NamedTuple):
         shape = x.shape[1], settings.heads, settings.dim
         weights = settings.form.weights(self.part.others, 1)[0]
         entering = self._product(h.reshape(shape[0], 1, shape[1], -1))
-        wx = self._entered(self._input(x, weights.W), entering)
+        wx = self._entered(input_share(settings, x, weights.W), entering)
         first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
         one = one_direction(settings, self.projection.single, self.choice._replace(reverse=False))
         tensors = Tensors(wx, first, (None, *weights.flat()[1:]), None, tuple(unweighted))
         _, last = run_call(one, tensors, Asked(takes_wx=True))
         return [state.reshape(shape[0], -1) for state in last]
-
-    def _input(self, x: Tensor, W: Tensor | None) -> Tensor:
-        """Return the input's contribution to the gates that take input."""
-        settings = self.settings
-        if W is None:
-            return x.new_empty(x.shape[1], x.shape[0], settings.heads, settings.dim, 0)
-        return target_of(x.device, settings.backend).project(x, W)
 
     def _results(
         self,

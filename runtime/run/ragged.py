@@ -1,46 +1,15 @@
-"""Lengths and resets of a module's call: checked, and as the masks of its layers."""
+"""Lengths and resets of a module's call, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..call.masks import Masks, masks_of, with_reset_values
-from ..call.ragged import Ragged, by_heads
-from ..call.settings import Settings
+from ..call.ragged import Ragged
 from ..check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
 from ..check.scan import check_count
-
-
-class RaggedLayers:
-    """Masks of all directions of all layers."""
-
-    def __init__(
-        self, settings: Settings, ragged: Ragged, device: torch.device, steps: int, batch: int
-    ) -> None:
-        self._settings, self._ragged = settings, ragged
-        lengths, reset = ragged.lengths, None if ragged.reset is None else ragged.reset.t()
-        self._directions = [
-            masks_of(lengths, reset, None, (batch, steps), device, choice.reverse is True)
-            for choice in settings.choices
-        ]
-
-    def masks(self, index: int) -> Masks | None:
-        """Return the masks of a direction; `index` is its number among those of all layers."""
-        settings, values = self._settings, self._ragged.reset_to
-        found = self.masks_of(index)
-        if values is None or found is None:
-            return found
-        direction = index % len(settings.choices)
-        own = [by_heads(value[index], settings.heads, settings.dim) for value in values]
-        return with_reset_values(found, own, settings.choices[direction].reverse is True)
-
-    def masks_of(self, index: int) -> Masks | None:
-        """Return the same without reset values."""
-        return self._directions[index % len(self._directions)]
 
 
 def ragged_of(

@@ -22,7 +22,6 @@ from ..grad.node import run_node
 from ..process.turns import short_turns
 from ..program.replays import replayed
 from ..program.seen import Entry, Seen
-from ..targets.layers import target_for
 from ..targets.registry import TARGETS
 
 
@@ -62,7 +61,7 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
 
 def rounds_now(call: Call, like: Tensor, choice: Choice) -> bool:
     """Return True if products of a call on tensors like this now round factors to TF32."""
-    return target_for(call).rounds(like.dtype, choice.precision)
+    return TARGETS[call.target].rounds(like.dtype, choice.precision)
 
 
 def may_be_known() -> bool:
@@ -88,7 +87,7 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
         return
     given = [tensor for tensor in ready.flat if tensor is not None]
     call = ready.entry.call
-    replays = target_for(call).replays(call)
+    replays = TARGETS[call.target].replays(call)
     calls.remember(key, given, ready.entry, replays, options)
 
 

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from ..call.call import Tensors
 from ..call.layer_call import Choice
+from ..call.made_masks import masks_by_torch
 from ..call.marks import outside_of_graphs
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States
 from ..check.scan import check_scan
 from ..targets.reference import scan_reference
 from .by_layer import run_by_layer
-from .ragged import RaggedLayers
 
 # Torch cannot trace the functions of a cell as text, and would break the graph at each of them.
 _outside_of_graphs = outside_of_graphs(scan_reference)
@@ -26,13 +26,17 @@ def run_reference(
 ) -> tuple[list[Tensor], States]:
     """Run all layers by the reference; arguments and results are as in `run_call`."""
     x, ragged = tensors.x, tensors.ragged
-    sizes = (x.shape[1], x.shape[0]) if asked.takes_wx else (x.shape[0], x.shape[1])
-    in_time = None if ragged is None else RaggedLayers(settings, ragged, x.device, *sizes)
+    sizes = (x.shape[0], x.shape[1]) if asked.takes_wx else (x.shape[1], x.shape[0])
+    made = None
+    if ragged is not None:
+        made = masks_by_torch(ragged, sizes, x.device, settings.reverses)
 
     def scan(
         choice: Choice, index: int, wx: Tensor, first: States, weights: tuple[Any, ...]
     ) -> tuple[States, States]:
-        masks = None if in_time is None else in_time.masks(index)
+        masks, plane = None, (settings.heads, settings.dim)
+        if ragged is not None and made is not None:
+            masks = made.at(index, ragged.reset_to, plane, choice.reverse)
         R, b, R_diag, params = weights
         inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, tensors.unweighted)
         if torch.compiler.is_compiling():

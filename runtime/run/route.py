@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
@@ -16,12 +17,11 @@ from ..call.settings import OUTPUT, Asked, Settings
 from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..check.kinds import check_kinds
-from ..errors import CompileError, NoCompilerError, TensorError
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
 from ..targets.refusals import check_takes_inputs, check_takes_masks
-from ..targets.registry import TARGETS, check_backend, target_name
+from ..targets.registry import TARGETS, check_backend, compiler_error, target_name, without_kernels
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
 from .reference import run_reference
@@ -235,13 +235,10 @@ def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
             )
         warn_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
         return "reference"
-    try:
-        TARGETS[found].find_compiler(index)
-    except CompileError as error:
-        if backend != "auto":
-            raise
-        none = isinstance(error, NoCompilerError)
-        what = "is no compiler" if none else f"are no {found.upper()} kernels"
-        warn_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
-        return "reference"
-    return found
+    error = compiler_error(found, index)
+    if error is None:
+        return found
+    if backend != "auto":
+        raise error
+    warn_once(f"rnnc runs the slow reference loop, since there {without_kernels(found, error)}")
+    return "reference"

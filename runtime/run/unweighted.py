@@ -60,8 +60,5 @@ def _rows_and_steps(given: Tensor, axes: str) -> Tensor:
     """Return the same with rows first and steps second."""
     if axes == "TB":
         return given.transpose(0, 1)
-    if axes == "T":
-        return given.unsqueeze(0)
-    if axes == "B":
-        return given.unsqueeze(1)
-    return given if axes == "BT" else given.unsqueeze(0).unsqueeze(0)
+    with_rows = given if "B" in axes else given.unsqueeze(0)
+    return with_rows if "T" in axes else with_rows.unsqueeze(1)

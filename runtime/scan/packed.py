@@ -17,6 +17,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Precision, Save
+from ...errors import TensorError
 from ..call.layer_call import Choice
 from ..call.places import Places, places_of
 from ..call.plain import values_visible
@@ -25,7 +26,6 @@ from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
-from ..errors import TensorError
 from .scan import Given, run_scan
 
 

@@ -15,13 +15,12 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
 from ..call.layer_call import Choice
-from ..call.options import check_choice
+from ..call.options import check_choice, check_flag
 from ..call.places import Places
 from ..call.ragged import Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths, check_masks
-from ..check.module import check_flag
 from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen

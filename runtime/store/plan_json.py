@@ -7,16 +7,10 @@ from typing import Any
 
 from ...codegen.cuda.alternating.plan import OwnProduct
 from ...codegen.cuda.cost.estimate import StepEstimate
-from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.kinds import KINDS
 from ...codegen.cuda.step.gradient_tile import GradientTile
 from ...codegen.cuda.step.tile import Tile
 from ...codegen.plan import Plan
-
-
-def packed_plan(plan: Plan | KernelPlan) -> Any:
-    """Return a plan, or that of one direction, as JSON has it: its parts know their types."""
-    return _packed(plan)
 
 
 def unpacked_plan(value: Any, arch: str) -> Plan:
@@ -31,11 +25,12 @@ def unpacked_plan(value: Any, arch: str) -> Plan:
     return plan
 
 
-def _packed(value: Any) -> Any:
+def packed_plan(value: Any) -> Any:
+    """Return a plan, or a part of one, as JSON has it: its parts know their types."""
     if is_dataclass(value):
-        parts = {field.name: _packed(getattr(value, field.name)) for field in fields(value)}
+        parts = {field.name: packed_plan(getattr(value, field.name)) for field in fields(value)}
         return {"type": type(value).__name__, **parts}
-    return [_packed(v) for v in value] if isinstance(value, tuple) else value
+    return [packed_plan(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _unpacked(value: Any) -> Any:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Self
 
 
-class Lanes(Protocol):
-    """Lanes for two directions of time, one for each."""
+class Lanes:
+    """Lanes for the directions of a layer, as a context: one for all, which run one by one."""
 
-    def lane(self, number: int) -> AbstractContextManager[Any]:
-        """Return a context for a direction; what it launches runs beside the other's."""
-
-
-class OneLane:
-    """Lane for all directions of a layer, which run one after the other."""
-
-    def __enter__(self) -> OneLane:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        pass
+    def __exit__(self, *error: Any) -> None:
+        """End the lanes."""
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
-        """Return a context for what one direction does."""
+        """Return a context for a direction; what it launches may run beside the other's."""
         return NOTHING
 
 
-NOTHING, ONE_LANE = nullcontext(), OneLane()
+NOTHING, ONE_LANE = nullcontext(), Lanes()

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.forms import TorchForm
 from ..call.layers import LayerWeights
-from ..call.rows_form import RowsForm
 from ..call.tensors import SomeTensors
 from .lanes import ONE_LANE, Lanes
 from .registry import TARGETS
 from .target import Target
-
-
-def target_for(call: Call) -> Target:
-    """Return the target that runs a call."""
-    return TARGETS[call.directions[0].target]
 
 
 def weights_for(call: Call, parameters: SomeTensors, forward: bool = True) -> list[LayerWeights]:
@@ -27,13 +19,9 @@ def weights_for(call: Call, parameters: SomeTensors, forward: bool = True) -> li
 
     Biases may hold other values if neither a `forward` nor gates computed again read them.
     """
-    form = call.form
-    if isinstance(form, RowsForm):
-        return form.weights(parameters, call.parts, target_for(call).reads_by_address)
-    if isinstance(form, TorchForm):
-        again = target_for(call).computes_gates_again(call.directions[0].choice.save)
-        return form.weights(parameters, call.parts, by_kernels=True, biases=forward or again)
-    return form.weights(parameters, call.parts)
+    target = TARGETS[call.target]
+    biases = forward or target.computes_gates_again(call.directions[0].choice.save)
+    return call.form.for_kernels(parameters, call.parts, target.reads_by_address, biases)
 
 
 def states_for(
@@ -46,16 +34,17 @@ def states_for(
     """
     shape = batch, call.heads, call.dim
     if not states:
-        yield from [target_for(call).initial_states(like, call.initial_values, shape)] * call.parts
+        first = TARGETS[call.target].initial_states(like, call.initial_values, shape)
+        yield from [first] * call.parts
     elif call.takes_wx:
         yield list(states)
     else:
         yield from ([s[index].reshape(shape) for s in states] for index in range(call.parts))
 
 
-def lanes_for(call: Call, x: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+def lanes_for(call: Call, x: Tensor, steps: int) -> Lanes:
     """Return lanes for the directions of a layer, which run at once where the target can."""
-    return target_for(call).lanes(x, steps) if len(call.directions) > 1 else ONE_LANE
+    return TARGETS[call.target].lanes(x, steps) if len(call.directions) > 1 else ONE_LANE
 
 
 def packed_weights(target: Target, weights: Sequence[LayerWeights]) -> list[LayerWeights]:

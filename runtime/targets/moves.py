@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Self
 
 import torch
 from torch import Tensor
 
 
-class Moves(Protocol):
-    """Maker of tensors without gaps from others; a context, at whose end they are filled."""
+class Moves:
+    """Maker of tensors without gaps from others; a context, at whose end they are filled.
 
-    def __enter__(self) -> Moves:
-        """Begin."""
+    Here operators of torch fill each as it is made.
+    """
 
-    def __exit__(self, *error: object) -> None:
-        """Fill what was made."""
-
-    def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """Return the tensors beside each other on an axis."""
-
-    def packed(self, tensor: Tensor) -> Tensor:
-        """Return the tensor without gaps; itself, if it has none."""
-
-
-class TorchMoves:
-    """Copies by the operators of torch, one after the other."""
-
-    def __enter__(self) -> TorchMoves:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: all copies are filled."""
+        """Fill what was made."""
 
     def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Return the tensors beside each other on an axis."""
@@ -43,4 +30,4 @@ class TorchMoves:
         return tensor.contiguous()
 
 
-TORCH_MOVES = TorchMoves()
+TORCH_MOVES = Moves()

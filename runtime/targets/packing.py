@@ -7,34 +7,16 @@ the sequences that run the step, without a gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class Packing(Protocol):
-    """Copies of rows between both forms, with `sizes` T and B. Padding is never read."""
+class Packing:
+    """Copies of rows between both forms, with `sizes` T and B, by operators of torch.
 
-    sizes: tuple[int, int]
-
-    def pad(self, rows: Tensor) -> Tensor:
-        """Return packed rows, (total, …) without gaps within a row, as padded ones, (T, B, …).
-
-        Their padding holds anything.
-        """
-
-    def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return padded rows as packed ones, (total, features of all).
-
-        `parts` lie beside each other there: (T, B, …) each, without gaps within a row.
-        """
-
-
-class TorchPacking:
-    """Packing by operators of torch.
-
-    `starts`, (T + 1,) of int64, has the first packed row of each step, and their number, `total`.
+    Padding is never read. `starts`, (T + 1,) of int64, has the first packed row of each step, and
+    their number, `total`.
     """
 
     def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
@@ -48,10 +30,16 @@ class TorchPacking:
         self._to_packed = step * batch + torch.arange(total, device=device) - starts[step]
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Return padded rows; see `Packing`."""
+        """Return packed rows, (total, …) without gaps within a row, as padded ones, (T, B, …).
+
+        Their padding holds anything.
+        """
         return rows.index_select(0, self._to_padded).view(*self.sizes, *rows.shape[1:])
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return packed rows; see `Packing`."""
+        """Return padded rows as packed ones, (total, features of all).
+
+        `parts` lie beside each other there: (T, B, …) each, without gaps within a row.
+        """
         found = [part.flatten(2).flatten(0, 1).index_select(0, self._to_packed) for part in parts]
         return found[0] if len(found) == 1 else torch.cat(found, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import TensorError
+from ...errors import TensorError
 from .target import Target
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import TensorError
+from ...errors import CompileError, NoCompilerError, TensorError
 from .target import Target
 
 #: By name; `runtime/run` adds those of this package.
@@ -82,6 +82,21 @@ def target_name(device: str, backend: str = "auto") -> str | None:
     if device in TARGETS and TARGETS[device].device == device:
         return device
     return next((name for name, target in TARGETS.items() if target.device == device), None)
+
+
+def compiler_error(name: str, index: int | None) -> CompileError | None:
+    """Return why a target can build no kernels for its device of a number; None if it can."""
+    try:
+        TARGETS[name].find_compiler(index)
+    except CompileError as error:
+        return error
+    return None
+
+
+def without_kernels(name: str, error: CompileError) -> str:
+    """Return the end of a warning about a target without kernels, after "there"."""
+    none = isinstance(error, NoCompilerError)
+    return f"{'is no compiler' if none else f'are no {name.upper()} kernels'}:\n{error}"
 
 
 def target_of(device: torch.device, backend: str = "auto") -> Target:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -14,17 +13,16 @@ from ...codegen.shape import Precision, Save
 from ..call.call import Call
 from ..call.input_backward import InputBackward
 from ..call.layer_call import Choice, LayerCall
-from ..call.layers import LayersCall, LayersRead
-from ..call.made_masks import MadeMasks
+from ..call.layers_call import LayersCall, LayersRead
+from ..call.made_masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.replays import Replays
 from ..store.tuned import Asked
 from .lanes import ONE_LANE, Lanes
-from .masks import masks_by_torch
 from .moves import TORCH_MOVES, Moves
-from .packing import Packing, TorchPacking
+from .packing import Packing
 
 
 class Target(ABC):
@@ -95,9 +93,9 @@ class Target(ABC):
     ) -> tuple[int, ...]:
         """Return the shape of `Forward.saved`."""
 
-    @abstractmethod
     def computes_gates_again(self, save: Save) -> bool:
         """Return whether a backward computes the gates again, from wx and b."""
+        return save == "states"
 
     @abstractmethod
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
@@ -141,7 +139,7 @@ class Target(ABC):
             sizes: T and B.
             total: packed rows.
         """
-        return TorchPacking(starts, sizes, total)
+        return Packing(starts, sizes, total)
 
     def made_masks(
         self,
@@ -170,7 +168,7 @@ class Target(ABC):
         """
         return ragged.cleaned(x)
 
-    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+    def lanes(self, like: Tensor, steps: int) -> Lanes:
         """Return what runs both directions of a layer: at once where the target can.
 
         Args:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from ..call.call import Call, joint_call
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, call_of
-from ..errors import CompileError
 from ..run.route import resolve_backend
-from ..targets.layers import target_for
-from ..targets.registry import TARGETS, target_name
+from ..targets.registry import TARGETS, compiler_error, target_name
 from .layers import ModuleCall
 
 
@@ -43,16 +41,13 @@ def why_none(noted: ModuleCall) -> str | None:
     name = target_name(device.type)
     if name is None:
         return f"rnnc has no kernels for the device {device.type!r}"
-    try:
-        TARGETS[name].find_compiler(device.index)
-    except CompileError as error:
-        return str(error)
-    return None
+    error = compiler_error(name, device.index)
+    return None if error is None else str(error)
 
 
 def load_kernels(noted: ModuleCall, call: Call) -> None:
     """Compile the kernels of a call, or find them compiled, and load them."""
-    target = target_for(call)
+    target = TARGETS[call.target]
     like = noted.like(target)
     for each in call.directions:
         target.load_ahead(each, call, noted.steps, noted.batch, like)

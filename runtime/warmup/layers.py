@@ -13,9 +13,8 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
+from ...errors import TensorError
 from ..call.settings import Settings
-from ..check.tensor import shape_error
-from ..errors import TensorError
 from ..module.rnn import RNN
 from ..nn.conversion.faster import kernels_project
 from ..nn.projected import recurrence_of
@@ -155,7 +154,8 @@ class _Stub:
         if isinstance(x, PackedSequence) or not isinstance(x, Tensor):
             raise TensorError(where, kind_of(x), f"a tensor of {wanted}", write)
         if x.ndim not in (2, 3) or x.shape[-1] != layer.input_size:
-            raise shape_error(where, x, f"a tensor of {wanted}", write)
+            found = f"shape {tuple(x.shape)}"
+            raise TensorError(where, found, f"a tensor of {wanted}", write)
         single, swapped = x.ndim == 2, x.ndim == 3 and layer.batch_first
         steps, batch = (len(x), 1) if single else x.shape[:2][:: -1 if swapped else 1]
         weight = next(layer.parameters())

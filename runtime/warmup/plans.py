@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch.distributed as dist
 
@@ -12,15 +12,13 @@ from ..store.planned import planned
 from ..store.tuned import Asked, recall, remember
 
 
-def take_over_plans(asked: Sequence[Asked], choose: Callable[[Asked], Plan] | None = None) -> int:
+def take_over_plans(asked: Sequence[Asked]) -> int:
     """Let all ranks of the default group run the plans that rank 0 runs; return how many changed.
 
     A trial on one machine may have found another plan than one on another machine. `asked` has the
-    same order on each rank. `choose` gives rank 0's plan; by default that of a trial, else the
-    model's.
+    same order on each rank. A rank's plan is that of a trial, else the model's.
     """
-    choose = choose or _chosen
-    own: list[object] = [packed_plan(choose(each)) for each in asked] if _is_first() else []
+    own: list[object] = [packed_plan(_chosen(each)) for each in asked] if _is_first() else []
     told = [own]
     dist.broadcast_object_list(told, src=0)
     replaced = 0

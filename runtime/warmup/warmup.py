@@ -11,7 +11,7 @@ from torch import nn
 from ..call.call import Call
 from ..process.caller import warn
 from ..store.tuned import Asked
-from ..targets.layers import target_for
+from ..targets.registry import TARGETS
 from .kernels import call_of_kernels, described, load_kernels, why_none, without_repeats
 from .layers import ModuleCall, calls_of
 from .plans import take_over_plans
@@ -85,6 +85,6 @@ def _asked(noted: ModuleCall, call: Call) -> list[Asked]:
     """Return the requests for the plans of a call; none on a target without plans."""
     if call.directions[0].choice.variant != "auto":
         return []
-    target = target_for(call)
+    target = TARGETS[call.target]
     asked = target.asked_ahead(call.directions[0], call, noted.batch, noted.like(target))
     return [] if asked is None else [asked]

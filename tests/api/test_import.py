@@ -25,7 +25,7 @@ FURTHER = [
     "import torch, rnnc",
     "from rnnc import *",
     "import rnnc.runtime.check",
-    "import rnnc.runtime.errors",
+    "import rnnc.errors",
     "import rnnc.runtime.store.files",
     "import rnnc.cells, rnnc.define",
     "import rnnc.cellspec.cell, rnnc.cellspec.library",

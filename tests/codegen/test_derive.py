@@ -11,7 +11,7 @@ from rnnc import sigmoid, stop_gradient, tanh, where, with_gradient
 from rnnc.cellspec.declare import Constant, Gate, Param, State
 from rnnc.cellspec.expression.node import Node, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
-from rnnc.codegen import derive as deriving
+from rnnc.codegen import reverse_mode
 from rnnc.codegen.derive import Pointwise, derive
 from rnnc.codegen.program import Program
 from rnnc.runtime.targets.reference import evaluate
@@ -62,7 +62,7 @@ def check_both_ways(cell: rnnc.Cell, values: dict[str, torch.Tensor]) -> None:
     """Check the adjoint that sympy rearranges, and the one of long cells."""
     check_against_autograd(derive(cell), {n: v.clone() for n, v in values.items()})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deriving, "_LONGEST_SEARCHED", 0)
+        patch.setattr(reverse_mode, "_LONGEST_SEARCHED", 0)
         check_against_autograd(derive.__wrapped__(cell), values)
 
 

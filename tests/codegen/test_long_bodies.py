@@ -23,7 +23,7 @@ from rnnc import (
     where,
     with_gradient,
 )
-from rnnc.codegen import derive as deriving
+from rnnc.codegen import reverse_mode
 from rnnc.codegen.derive import derive
 
 from .test_derive import check_against_autograd
@@ -91,7 +91,7 @@ SOME = ("two values", "Hodgkin and Huxley")
 )
 def test_twice_as_many_operations_take_twice_as_many_calls(kind, monkeypatch):
     # As of a cell that is long, so that fewer operations show it.
-    monkeypatch.setattr(deriving, "_LONGEST_SEARCHED", 0)
+    monkeypatch.setattr(reverse_mode, "_LONGEST_SEARCHED", 0)
 
     def whole(operations):
         cell = unrolled(kind, operations)

@@ -14,7 +14,7 @@ from rnnc import Gate, State, gate, sigmoid, tanh
 from rnnc.runtime.cuda import load, ready
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
-from rnnc.runtime.cuda.driver import cublas
+from rnnc.runtime.cuda.driver import cublas, matmul
 from rnnc.runtime.cuda.prepared import prepare
 
 # A whole graph of steps and a rest; the second is multiplied by the library.
@@ -354,18 +354,18 @@ def test_an_interrupt_where_the_library_s_product_is_captured(
     seeds = seeds_for(cell, inputs)
     wanted = results(cell, inputs, seeds, **ALTERNATING)
     rnnc.free_memory()
-    multiply, calls = cublas.Product.__call__, []
+    multiply, calls = matmul.ByGemmEx.__call__, []
 
-    def interrupted(product):
+    def interrupted(product, *operands):
         calls.append(True)
         if len(calls) == 2 and not at:
             raise KeyboardInterrupt
-        multiply(product)
+        multiply(product, *operands)
         if len(calls) == 2:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cublas.Product, "__call__", interrupted)
+        patch.setattr(matmul.ByGemmEx, "__call__", interrupted)
         with pytest.raises(KeyboardInterrupt):
             results(cell, inputs, seeds, **ALTERNATING)
     torch.cuda.synchronize()  # the driver refuses it while any stream captures

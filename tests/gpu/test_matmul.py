@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 from rnnc.runtime.cuda.driver import matmul
-from rnnc.runtime.cuda.driver.gemm import Many, gemm_of
+from rnnc.runtime.cuda.driver.gemm import Gemm, Many
 from rnnc.runtime.cuda.launch import on_device
 from rnnc.runtime.cuda.products.multiplier import EXACT, ROUNDED
 
@@ -60,7 +60,7 @@ def test_any_strides(sizes, multiplier, add):
 def test_products_of_a_step(dtype, heads):
     rows, inner, columns = 128, 72, 40
     real = torch.float64 if dtype == torch.float64 else torch.float32
-    gemm, many = gemm_of(0, dtype, False), Many(heads, *[0] * 3)
+    gemm, many = Gemm(0, dtype, False), Many(heads, *[0] * 3)
 
     def drawn(*shape):
         return (0.3 * torch.randn(heads, *shape, device="cuda")).to(dtype)

@@ -14,7 +14,7 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import ready
-from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.nvrtc import compile_plan
@@ -25,7 +25,6 @@ CELLS = ("lstm", "gru", "slstm", "elman", "peephole_lstm", "cornn")
 PAIRS = tuple(permutations(("block", "cluster", "grid"), 2))
 SHAPES = ((17, 63, 2), (5, 1, 3))  # batch, steps and heads
 DIMS = {"bfloat16": 64, "float32": 40}
-CHOICE_IN_ARGUMENTS = 6  # of `choose_plan`
 
 
 def mixed_plans(name, dtype, pair, sizes):
@@ -83,9 +82,7 @@ def runs(monkeypatch):
     def choose(plans):
         ready.ready_for.cache_clear()
         forget_replays()
-        monkeypatch.setattr(
-            ready, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
-        )
+        monkeypatch.setattr(ready, "choose_plan", lambda question, *_: plans[question.choice.save])
         return ran
 
     yield choose
@@ -155,7 +152,7 @@ def test_auto_runs_what_it_estimates_to_be_the_fastest_of_each_direction(
     if "+" not in plan.variant:
         pytest.skip(f"one plan is the best of both directions here:\n{plan}")
     inputs = draw(cell, (16, 33, 12, 64), torch.bfloat16)
-    chosen = choose_plan(cell, 12, 64, 16, torch.bfloat16, device, Choice(), False)
+    chosen = choose_plan(PlanQuestion(cell, 12, 64, 16, torch.bfloat16, device, Choice(), False))
     assert "+" in chosen.variant, "or a trial is remembered, or the chip has no room"
     ran = runs({"gates": chosen})
     results(cell, inputs, seeds_for(cell, inputs))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.errors import SecondOrderError, TransformError
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.errors import SecondOrderError, TransformError
 from rnnc.runtime.program.seen import Seen
 from rnnc.runtime.scan import scan as scans
 from torch import func, nn

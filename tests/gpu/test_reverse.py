@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import ready
-from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 
 STEPS = (1, 2, 3, 17, 70)  # the last: a graph of steps and a rest
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -112,7 +112,9 @@ def same_plan(monkeypatch):
 
     def choose(*asked):
         plan = choose_plan(*asked)
-        monkeypatch.setattr(ready, "choose_plan", lambda *other: plan.in_time(other[6].reverse))
+        monkeypatch.setattr(
+            ready, "choose_plan", lambda *other: plan.in_time(other[0].choice.reverse)
+        )
         ready.ready_for.cache_clear()
 
     yield choose
@@ -131,7 +133,8 @@ def test_both_directions_in_one_call(
     batch, heads, dim = sizes
     cell, kind = rnnc.cells.get(name), getattr(torch, dtype)
     needs_plan(cell, 2 * heads, dim, batch, kind, variant)
-    same_plan(cell, 2 * heads, dim, batch, kind, 0, Choice(variant, save, "ieee"), False)
+    choice = Choice(variant, save, "ieee")
+    same_plan(PlanQuestion(cell, 2 * heads, dim, batch, kind, 0, choice, False))
     for steps in STEPS:
         shape = (batch, steps, 2 * heads, dim)
         options = {"device": "cuda", "variant": variant, "save": save}

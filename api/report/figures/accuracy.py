@@ -8,8 +8,8 @@ import torch
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Dtype, Shape
+from ...errors import CompileError
 from ...runtime.call.tensors import ScanInputs
-from ...runtime.errors import CompileError
 from ...verify.inputs import ordinary, run
 from .limits import data
 from .plot import Curve, Plot

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ...runtime.errors import TensorError
+from ...errors import TensorError
 from ...runtime.module.stepper import Stepper
 from .case import CHANGES, REFUSED, Call, ModuleCase
 from .make import begin, context_of, leaves_of, states_of, stepper_outputs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
@@ -58,12 +57,8 @@ class KernelProduct:
                 own = partial(strips_backward, own=self._own)
                 copy_pairs(self._layout, R, source, weights, 2, own)
 
-    def on(self, stream: int) -> AbstractContextManager[None]:
-        """Return a context that does nothing: the step's kernel multiplies."""
-        return nullcontext()
-
     def captured(self) -> None:
         """Capture nothing: the step's kernel multiplies."""
 
-    def multiply(self) -> None:
+    def multiply(self, stream: int) -> None:
         """Do nothing: the step's kernel multiplies."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -11,7 +10,8 @@ from torch import Tensor
 from ....codegen.layout import Layout
 from ....codegen.shape import Direction
 from ..driver.capture import Captured, captured
-from ..driver.cublas import Blas, Product
+from ..driver.matmul import AS_IT_IS, TRANSPOSED, ByGemmEx
+from ..products.multiplier import product_kind
 from .weights import copy_pairs
 
 
@@ -33,12 +33,11 @@ class LibraryProduct:
         dtype: torch.dtype,
         sizes: tuple[int, int, int],
         direction: Direction,
-        blas: Blas,
+        device: int,
         workspace: Tensor,
         tf32: bool,
     ) -> None:
-        self._layout, self._direction = layout, direction
-        self._blas, self._workspace = blas, workspace
+        self._layout, self._direction, self._workspace = layout, direction, workspace
         batch, heads, dim = sizes
         pairs_of = layout.source_pairs
         if direction == "forward":
@@ -49,20 +48,26 @@ class LibraryProduct:
             self._weights = [new(heads, p, dim, dim, dtype=dtype) for p in pairs_of]
             self.factors = [new(heads * p, batch, dim, dtype=dtype).zero_() for p in pairs_of]
             self._products = [new(heads * p, batch, dim) for p in pairs_of]
-        flattened = (1, 2) if direction == "forward" else (0, 1)
+        axes = (1, 2) if direction == "forward" else (0, 1)
         self._multiplications = [
-            Product(
-                blas,
-                factors,
-                weights.flatten(*flattened),
-                products,
-                transposed=direction == "forward",
-                tf32=tf32,
-            )
-            for factors, weights, products in zip(
-                self.factors, self._weights, self._products, strict=True
+            self._multiplication(*operands, device, tf32)
+            for operands in zip(
+                self._products,
+                self.factors,
+                (weights.flatten(*axes) for weights in self._weights),
+                strict=True,
             )
         ]
+
+    def _multiplication(
+        self, to: Tensor, factors: Tensor, weights: Tensor, device: int, tf32: bool
+    ) -> tuple[ByGemmEx, tuple[int, int, int]]:
+        """Return the launcher of a product, and the addresses of its operands."""
+        inner, columns = factors.shape[2], to.shape[2]
+        turned = (TRANSPOSED, inner) if self._direction == "forward" else (AS_IT_IS, columns)
+        each = (AS_IT_IS, inner), turned
+        kind, places = product_kind(to, factors, weights, each, tf32=tf32, add=False)
+        return ByGemmEx(kind, device), places
 
     @property
     def operands(self) -> Sequence[Tensor]:
@@ -76,20 +81,12 @@ class LibraryProduct:
         for source, weights in zip(self._layout.sources.space, self._weights, strict=True):
             copy_pairs(self._layout, R, source, weights, pair_axis, lambda r: r.permute(axes))
 
-    def on(self, stream: int) -> AbstractContextManager[None]:
-        """Return a context in which products go to a stream, whose handle is given."""
-        return self._blas.on(stream, self._workspace)
-
     def captured(self) -> Captured:
         """Capture what `multiply` launches."""
+        return captured(self.multiply)
 
-        def launch(stream: int) -> None:
-            with self.on(stream):
-                self.multiply()
-
-        return captured(launch)
-
-    def multiply(self) -> None:
-        """Multiply the factors of each source by R, on the stream of `on`."""
-        for multiply in self._multiplications:
-            multiply()
+    def multiply(self, stream: int) -> None:
+        """Multiply the factors of each source by R, on a stream, whose handle is given."""
+        workspace = self._workspace
+        for launch, places in self._multiplications:
+            launch(*places, stream, workspace.data_ptr(), workspace.nbytes)

@@ -7,7 +7,6 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -15,22 +14,23 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ....codegen.layout import layout_of
+from ...call.facts import facts_of
 from ...process.caller import warn
 from ..arguments import (
-    backward_arguments,
-    forward_arguments,
+    arguments_of,
     init_args_struct,
     pointer,
     pointers,
     step_args_struct,
     workspace_struct,
 )
-from ..driver.cublas import blas_of, workspace_bytes
+from ..driver.cublas import workspace_bytes
 from ..driver.graphs import Graph, chain
 from ..driver.overlapped import launch_overlapping, overlap_possible
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
+from ..memory.workspace import lasting_workspace
 from .fused_step import KernelProduct
 from .library import LibraryProduct
 
@@ -89,22 +89,22 @@ class Work:
         self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
         self._product: LibraryProduct | KernelProduct
         if plan.own is None:
-            size = workspace_bytes(device.index)
             if lasting:
-                self._workspace = _shared_workspace(device, stream, size)
-                self.nbytes += size
+                # The products of a stream run one after another.
+                workspace = lasting_workspace(device.index, stream)
+                self.nbytes += workspace.nbytes
             else:
-                self._workspace = Workspace(new(size, dtype=torch.uint8))
-            library = blas_of(device.index), self._workspace.memory, plan.tf32
+                workspace = new(workspace_bytes(device.index), dtype=torch.uint8)
+            library = device.index, workspace, plan.tf32
             self._product = LibraryProduct(layout, new, dtype, sizes, plan.direction, *library)
             self._step_grid = self._grid
         else:
             self._product = KernelProduct(layout, plan.own, new, dtype, sizes, plan.direction)
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
-        counts = (len(layout.states), len(layout.params), plan.masked, len(layout.unweighted))
-        arguments = (forward_arguments if direction == "forward" else backward_arguments)(*counts)
-        sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
+        counts = facts_of(cell).counts
+        arguments = arguments_of(direction, counts, plan.masked)
+        sums = sum(counts.sums)
         batch, heads, dim = sizes
         summed = (0 if direction == "forward" else sums, batch, heads, dim)
         self._buffers = {
@@ -150,10 +150,9 @@ class Work:
         self._kernels[f"rnnc_{self.direction}_begin"](self._grid, begin, self._stream)
         for graph in graphs:
             graph.launch(self._stream)
-        if steps:
-            with self._product.on(self._stream):
-                for number in range(steps):
-                    self._one(number, self._launch, self._product.multiply)
+        multiply = partial(self._product.multiply, self._stream)
+        for number in range(steps):
+            self._one(number, self._launch, multiply)
         if self.direction == "backward":
             step = self._step(self._work, 0)
             self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
@@ -186,8 +185,7 @@ class Work:
         if length in self._graphs:
             return self._graphs[length]
         # Once outside of it, over what `begin` sets anew: the library loads its kernels.
-        with self._product.on(self._stream):
-            self._product.multiply()
+        self._product.multiply(self._stream)
         for _ in range(_ATTEMPTS):
             try:
                 return self._graphs.setdefault(length, self._built(length))
@@ -204,22 +202,3 @@ class Work:
                 self._one(number, steps.add, multiply)
             steps.add(self._kernels["rnnc_advance"], (1, 1, 1), self._step(self._work, length))
             return steps.graph()
-
-
-class Workspace:
-    """Memory of the library, which products of one stream share: they run one after another."""
-
-    def __init__(self, memory: Tensor) -> None:
-        self.memory = memory
-
-
-_workspaces: WeakValueDictionary[tuple[int, int], Workspace] = WeakValueDictionary()
-
-
-def _shared_workspace(device: torch.device, stream: int, size: int) -> Workspace:
-    found = _workspaces.get((device.index, stream))
-    if found is None:
-        # Two threads may make one each at once: both serve the same stream.
-        found = Workspace(device_tensor((size,), torch.uint8, device, stream))
-        _workspaces[device.index, stream] = found
-    return found

@@ -10,7 +10,7 @@ from ....codegen.cuda.directions import joined
 from ....codegen.shape import PlanError
 from ...call.layer_call import LayerCall
 from ...store.planned import planned
-from ..choose import asked_for
+from ..choose import question_of
 
 
 @lru_cache(maxsize=2048)
@@ -18,10 +18,10 @@ def joins(
     layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
 ) -> bool:
     """Return True if one call of both directions, of twice the heads, is better."""
-    cell, choice, tf32 = layer_call.cell, layer_call.choice, layer_call.tf32
+    choice = layer_call.choice
     try:
         one, both = (
-            planned(asked_for(cell, count, dim, batch, dtype, device, choice, tf32), choice.variant)
+            planned(question_of(layer_call, batch, count, dim, dtype, device).asked, choice.variant)
             for count in (heads, 2 * heads)
         )
     except PlanError:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from ...program.ops import Running
 from ...program.recorder import issue
-from ...targets.lanes import NOTHING, ONE_LANE, Lanes
+from ...targets.lanes import NOTHING, Lanes
 from ..driver.streams import current_stream
 from .ops import ChangeStreams, Split, Unsplit
 
 # Fewer steps take no longer than the host needs for a second stream.
-_STEPS_OF_A_LANE = 24
+STEPS_OF_A_LANE = 24
 
 
-def lanes_for(device: torch.device, steps: int) -> AbstractContextManager[Lanes]:
-    """Return the lanes of both directions: one, where a second stream gains too little."""
-    return TwoLanes(device) if steps >= _STEPS_OF_A_LANE else ONE_LANE
-
-
-class TwoLanes:
+class TwoLanes(Lanes):
     """Context in which two parts of a call run at the same time.
 
     They run after the current stream's work so far, and before its later work. What the second part
@@ -31,13 +26,11 @@ class TwoLanes:
     stream, so memory that it takes again is no longer in use there.
     """
 
-    __slots__ = ("_device", "_running")
-
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._running = Running(current_stream(device.index))
 
-    def __enter__(self) -> TwoLanes:
+    def __enter__(self) -> Self:
         issue(Split(self._device), self._running)
         return self
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from ...errors import NoCudaError
+from ....errors import NoCudaError
 from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.
@@ -25,8 +21,6 @@ KINDS = {
     torch.bfloat16: (14, _FLOAT, 68),
 }
 FAST_TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
-_DEFAULT_ALGORITHM = -1
-_TRANSPOSED, _AS_IT_IS = 1, 0
 # As torch gives it: with less, cuBLAS takes other algorithms.
 _WORKSPACE, _WORKSPACE_BEFORE_9 = 32 << 20, 8 << 20
 
@@ -63,60 +57,6 @@ class Blas:
         status = library.cublasSetWorkspace_v2(handle, workspace, size)
         check_status("cublasSetWorkspace", status)
         self._at = wanted
-
-    @contextmanager
-    def on(self, stream: int, workspace: Tensor) -> Iterator[None]:
-        """Hold the lock while products go to a stream, in whose order they use the workspace."""
-        with self.lock:
-            self.at(stream, workspace.data_ptr(), workspace.nbytes)
-            yield
-
-
-class Product:
-    """Product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].
-
-    The operands have no gaps. Their addresses are read once: they must outlive the product.
-
-    Args:
-        a: (count, rows, K).
-        b: (count, K, columns), or its transpose (count, columns, K) if `transposed`.
-        to: (count, rows, columns), in float32, or float64 where the others are.
-        tf32: whether factors of float32 may be rounded to TF32.
-    """
-
-    def __init__(
-        self, blas: Blas, a: Tensor, b: Tensor, to: Tensor, *, transposed: bool, tf32: bool
-    ) -> None:
-        factor, result, compute = KINDS[a.dtype]
-        if tf32 and a.dtype == torch.float32:
-            compute = FAST_TF32
-        number = ctypes.c_double if a.dtype == torch.float64 else ctypes.c_float
-        self._scales = number(1), number(0)
-        count, rows, inner = a.shape
-        columns = to.shape[2]
-        # The library's matrices lie by columns: it is given the product of the transposes.
-        first = _matrix(b, factor, inner if transposed else columns, count)
-        second, third = _matrix(a, factor, inner, count), _matrix(to, result, columns, count)
-        sizes = [ctypes.c_int(size) for size in (columns, rows, inner)]
-        turns = [_TRANSPOSED if transposed else _AS_IT_IS, _AS_IT_IS]
-        one, zero = (ctypes.byref(scale) for scale in self._scales)
-        given = [blas.handle, *map(ctypes.c_int, turns), *sizes, one, *first, *second, zero, *third]
-        if count > 1:
-            given.append(ctypes.c_int(count))
-        self._given = (*given, ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM))
-        library = blas.library
-        # As torch does: of one product alone the library may split K.
-        self._run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
-
-    def __call__(self) -> None:
-        """Launch it on the stream that `Blas` was set to."""
-        check_status("cublasGemmEx", self._run(*self._given))
-
-
-def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[Any]:
-    """Return address, type, leading dimension and, of several matrices, stride."""
-    found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(kind), ctypes.c_int(pitch)]
-    return [*found, ctypes.c_longlong(tensor.stride(0))] if count > 1 else found
 
 
 _making = threading.Lock()

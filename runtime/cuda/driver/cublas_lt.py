@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any
 
 from .cublas import check_status, cuda_library
 
 
-@cache
-def handle_of(device: int) -> ctypes.c_void_p:
-    """Return the library's handle on the current device, for all threads."""
-    handle = ctypes.c_void_p()
-    check_status("cublasLtCreate", cublas_lt().cublasLtCreate(ctypes.byref(handle)))
-    return handle
+class Lt:
+    """The library on a device, for all threads.
+
+    Attributes:
+        library: its functions, with their types.
+        handle: made on the current device.
+        keeping: the function that launches products and keeps the interpreter's lock.
+    """
+
+    def __init__(self) -> None:
+        self.library, self.handle = _typed(cuda_library("cublasLt")), ctypes.c_void_p()
+        self.keeping = cuda_library("cublasLt", ctypes.PyDLL).cublasLtMatmul
+        self.keeping.argtypes = self.library.cublasLtMatmul.argtypes
+        check_status("cublasLtCreate", self.library.cublasLtCreate(ctypes.byref(self.handle)))
 
 
 @cache
-def keeping_product() -> Any:
-    """Return the function that launches products and keeps the interpreter's lock."""
-    launch = cuda_library("cublasLt", ctypes.PyDLL).cublasLtMatmul
-    launch.argtypes = cublas_lt().cublasLtMatmul.argtypes
-    return launch
+def lt_of(device: int) -> Lt:
+    """Return the library on the current device, given by its number; made once."""
+    return Lt()
 
 
-@cache
-def cublas_lt() -> ctypes.CDLL:
-    """Return the library, its functions with their types."""
-    library = cuda_library("cublasLt")
+def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the functions' arguments."""
     pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
     put = (pointer, number, pointer, size)
     library.cublasLtCreate.argtypes = (pointer,)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ....codegen.cuda.limits import LEAST_CAPABILITY, Limits
-from ...errors import NoCudaError
+from ....errors import NoCudaError
 from .described import described_limits, is_described
 
 
@@ -54,7 +54,6 @@ def find_cuda(index: int | None) -> None:
         )
 
 
-@cache
 def cupy_nvrtc() -> Any:
     """Return CuPy's binding of NVRTC.
 

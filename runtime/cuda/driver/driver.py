@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...errors import ResidencyError
+from ....errors import ResidencyError
 from .library import check, driver_path
 
 # Of cuda.h: what the driver says where a device, or the part of it that a client of MPS or a green
@@ -21,6 +21,9 @@ _NO_ROOM = {
 }
 
 
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
+
+
 class LaunchConfig(ctypes.Structure):
     """Mirror of `CUlaunchConfig` of cuda.h."""
 
@@ -33,10 +36,17 @@ class LaunchConfig(ctypes.Structure):
     ]
 
 
-@cache
 def driver_library() -> ctypes.CDLL:
     """Return the loaded driver."""
     return ctypes.CDLL(driver_path())
+
+
+def stream_priorities() -> tuple[ctypes.c_int, ctypes.c_int]:
+    """Return the lowest and the highest priority of the current device's streams."""
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    ask = driver_library().cuCtxGetStreamPriorityRange
+    check(ask(ctypes.byref(least), ctypes.byref(greatest)))
+    return least, greatest
 
 
 class _Attribute(ctypes.Structure):

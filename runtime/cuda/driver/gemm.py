@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 
 from ..products.multiply import multiply
 from .cublas import FAST_TF32, KINDS
-from .matmul import Matmul, Matrix, aligned
+from .matmul import AS_IT_IS, TRANSPOSED, Matmul, Matrix, aligned
 
-_AS_IT_IS, _TRANSPOSED = 0, 1
 # An address, and the elements between rows.
 Place = tuple[int, int]
 # Rows, inner and columns of a product, its factors a and b, and where the result goes.
@@ -44,7 +42,7 @@ class Gemm:
 
         The result is in the accuracy of sums.
         """
-        self._run((_TRANSPOSED, _AS_IT_IS), given, self._sum, False, many)
+        self._run((TRANSPOSED, AS_IT_IS), given, self._sum, False, many)
 
     def backward(
         self, *given: *Operands, many: Many | None = None, sums: bool = False, add: bool = False
@@ -54,11 +52,11 @@ class Gemm:
         The result is in the accuracy of sums with `sums`, else in that of factors.
         """
         kind = self._sum if sums else self._factor
-        self._run((_AS_IT_IS, _AS_IT_IS), given, kind, add, many)
+        self._run((AS_IT_IS, AS_IT_IS), given, kind, add, many)
 
     def weights(self, *given: *Operands, many: Many | None = None) -> None:
         """Multiply: to (rows, columns) = the transpose of a (inner, rows) times b."""
-        self._run((_AS_IT_IS, _TRANSPOSED), given, self._factor, False, many)
+        self._run((AS_IT_IS, TRANSPOSED), given, self._factor, False, many)
 
     def _run(
         self, turns: tuple[int, int], given: Operands, kind: int, add: bool, many: Many | None
@@ -76,9 +74,3 @@ class Gemm:
         sizes = columns, rows, inner
         matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
         multiply(matmul, self._device, (a[0], b[0], to[0]))
-
-
-@lru_cache(maxsize=64)
-def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
-    """Return the products of a device, which must be the current one; made once."""
-    return Gemm(device, dtype, tf32)

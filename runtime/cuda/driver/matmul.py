@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .capture import beside_captures
 from .cublas import blas_of, check_status, workspace_bytes
-from .cublas_lt import cublas_lt, handle_of, keeping_product
+from .cublas_lt import Lt, lt_of
 from .described import is_described
 from .proposals import Proposal, cluster_of, with_small_clusters
 
@@ -27,6 +27,8 @@ _WORKSPACE, _REDUCTIONS, _ALIGNED = 1, 3, (5, 6, 7, 8)
 _EXACT_REDUCTIONS = 1 | 2
 WIDEST_ACCESS = 16  # bytes
 _MOST_PROPOSALS = 16
+# `turns` of a factor: cublasOperation_t.
+AS_IT_IS, TRANSPOSED = 0, 1
 
 
 class Matrix(NamedTuple):
@@ -97,7 +99,7 @@ def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Mu
         return _DescribedProduct()
     with beside_captures():
         algorithm = _algorithm(kind, device, most_cluster)
-    return _ByGemmEx(kind, device) if algorithm is None else algorithm
+    return ByGemmEx(kind, device) if algorithm is None else algorithm
 
 
 class _DescribedProduct:
@@ -115,16 +117,19 @@ class _ByLt:
     """Products by cuBLASLt, with one algorithm."""
 
     __slots__ = (
-        *("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail"),
+        *("_after", "_before", "_first", "_keeping", "_kept", "_launch", "_middle", "_tail"),
         *("cluster", "needs"),
     )
 
-    def __init__(self, chosen: Proposal, kept: list[Any], scales: Any, operation: Any) -> None:
-        lt, product, first, second, to = operation
-        self._kept, self._launch = [chosen, *kept], cublas_lt().cublasLtMatmul
-        self.needs, self.cluster = chosen.workspace, cluster_of(cublas_lt(), chosen)
+    def __init__(
+        self, lt: Lt, chosen: Proposal, kept: list[Any], scales: Any, operation: Any
+    ) -> None:
+        handle, product, first, second, to = operation
+        self._kept, self._keeping = [chosen, *kept], lt.keeping
+        self._launch = lt.library.cublasLtMatmul
+        self.needs, self.cluster = chosen.workspace, cluster_of(lt.library, chosen)
         algorithm = ctypes.addressof(chosen)
-        self._before = lt, product, scales[0]
+        self._before = handle, product, scales[0]
         self._first, self._middle = first, (second, scales[1])
         self._after, self._tail = to, algorithm
 
@@ -140,10 +145,10 @@ class _ByLt:
         )
         check_status("cublasLtMatmul", status)
         # Its kernel is loaded: it does not wait again.
-        self._launch = keeping_product()
+        self._launch = self._keeping
 
 
-class _ByGemmEx:
+class ByGemmEx:
     """Products by cuBLAS, for one thread at a time."""
 
     __slots__ = ("_blas", "_device", "_kind", "_numbers")
@@ -162,6 +167,7 @@ class _ByGemmEx:
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
+        """Launch a product; see `Multiplies`."""
         kind, blas = self._kind, self._blas
         one, beta = (ctypes.addressof(number) for number in self._numbers)
         a, b, c = kind.first, kind.second, kind.to
@@ -188,8 +194,8 @@ def _numbers(kind: Matmul) -> tuple[Any, Any]:
 
 def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | None:
     """Return the first algorithm proposed, or the first with small clusters; None without any."""
-    library, numbers = cublas_lt(), _numbers(kind)
-    lt, product, search = handle_of(device), ctypes.c_void_p(), ctypes.c_void_p()
+    lt, numbers = lt_of(device), _numbers(kind)
+    library, product, search = lt.library, ctypes.c_void_p(), ctypes.c_void_p()
     scale = _DOUBLE if kind.compute == _COMPUTE_64F else _FLOAT
     _made(library.cublasLtMatmulDescCreate(ctypes.byref(product), kind.compute, scale))
     for attribute, turn in zip((_TURN_FIRST, _TURN_SECOND), kind.turns, strict=True):
@@ -223,7 +229,7 @@ def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | N
     most, count = 1 if most_cluster is None else _MOST_PROPOSALS, ctypes.c_int()
     proposals = (Proposal * most)()
     status = library.cublasLtMatmulAlgoGetHeuristic(
-        *(lt, product, first, second, to, to, search, most, proposals, ctypes.byref(count))
+        *(lt.handle, product, first, second, to, to, search, most, proposals, ctypes.byref(count))
     )
     library.cublasLtMatmulPreferenceDestroy(search)
     # Each of its own memory: an element of the array would keep all of it.
@@ -231,12 +237,12 @@ def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | N
     found = [each for each in found if not each.state]
     if status or not found:
         return None
-    chosen, operation = found[0], (lt, product, first, second, to)
+    chosen, operation = found[0], (lt.handle, product, first, second, to)
     if most_cluster is not None:
         asked = found, operation, most_cluster, workspace_bytes(device)
         chosen = with_small_clusters(library, *asked)
     scales = [ctypes.byref(number) for number in numbers]
-    return _ByLt(chosen, [*numbers], scales, operation)
+    return _ByLt(lt, chosen, [*numbers], scales, operation)
 
 
 def _set(function: Any, of: ctypes.c_void_p, attribute: int, value: Any) -> None:

@@ -11,17 +11,16 @@ from functools import lru_cache
 from typing import Any
 
 from ....codegen.cuda.mma import WARP
-from ...errors import NoCudaError
+from ....errors import NoCudaError
 from .capture import beside_captures
 from .described import described_limits, is_described
-from .driver import driver_library
+from .driver import NON_BLOCKING, driver_library, stream_priorities
 from .library import check
-from .residency import blocks_per_multiprocessor, resident_clusters
+from .residency import resident_blocks
 
 _MULTIPROCESSORS = 1  # CU_DEV_RESOURCE_TYPE_SM
 _LARGE_CLUSTERS = 2  # CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE
 _DEFAULT_STREAM = 1  # CU_GREEN_CTX_DEFAULT_STREAM
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 
 
 class _Resource(ctypes.Structure):
@@ -44,22 +43,17 @@ class Partition:
 
     def new_stream(self) -> int:
         """Make a stream of the lowest priority, for good; return its handle."""
-        library, stream = driver_library(), ctypes.c_void_p()
-        least, greatest = ctypes.c_int(), ctypes.c_int()
-        check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
-        create = library.cuGreenCtxStreamCreate
-        flags = ctypes.c_uint(_NON_BLOCKING)
-        check(create(ctypes.byref(stream), self._context, flags, least))
+        stream, (least, _) = ctypes.c_void_p(), stream_priorities()
+        create = driver_library().cuGreenCtxStreamCreate
+        check(create(ctypes.byref(stream), self._context, ctypes.c_uint(NON_BLOCKING), least))
         return int(stream.value or 0)
 
-    def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
+    def resident_blocks(self, kernel: tuple[int, int, int], cluster: int) -> int:
         """Return how many blocks of a kernel the partition holds at once, all of it being free.
 
         Arguments are as in `residency.resident_blocks`.
         """
-        if cluster > 1:
-            return resident_clusters(function, threads, shared, cluster, self._stream) * cluster
-        return blocks_per_multiprocessor(function, threads, shared) * self.size
+        return resident_blocks(kernel, cluster, self.size, self._stream)
 
 
 class DescribedPartition(Partition):
@@ -68,9 +62,9 @@ class DescribedPartition(Partition):
     def __init__(self, device: int, size: int) -> None:
         self._device, self.size = device, size
 
-    def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
+    def resident_blocks(self, kernel: tuple[int, int, int], cluster: int) -> int:
         """Return how many blocks its threads and its shared memory hold at once."""
-        limits = described_limits(self._device)
+        limits, (_, threads, shared) = described_limits(self._device), kernel
         return limits.blocks_per_multiprocessor(threads // WARP, 1, shared) * self.size
 
 

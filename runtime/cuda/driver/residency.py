@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ctypes
 
-from .device import device_limits
 from .driver import LaunchConfig, driver_library
 
 
-def resident_blocks(function: int, threads: int, shared: int, cluster: int, device: int) -> int:
+def resident_blocks(
+    kernel: tuple[int, int, int], cluster: int, multiprocessors: int, stream: int | None = None
+) -> int:
     """Return how many blocks of a kernel fit the current device at once, all of it being free.
 
-    The function is the driver's handle, whose attributes are set. It was compiled with `cluster`
-    blocks per cluster, 1 for none. A block has `shared` bytes of dynamic shared memory.
+    Args:
+        kernel: the driver's handle, whose attributes are set, the threads of a block, and its bytes
+            of dynamic shared memory.
+        cluster: blocks per cluster, 1 for none.
+        multiprocessors: of the device, or of a partition.
+        stream: of the partition; None for the whole device.
     """
     if cluster == 1:
-        each = blocks_per_multiprocessor(function, threads, shared)
-        return each * device_limits(device).multiprocessors
-    return resident_clusters(function, threads, shared, cluster) * cluster
+        return blocks_per_multiprocessor(*kernel) * multiprocessors
+    return _resident_clusters(*kernel, cluster, stream) * cluster
 
 
 def blocks_per_multiprocessor(function: int, threads: int, shared: int) -> int:
@@ -27,13 +31,13 @@ def blocks_per_multiprocessor(function: int, threads: int, shared: int) -> int:
     return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared))
 
 
-def resident_clusters(
-    function: int, threads: int, shared: int, cluster: int, stream: int | None = None
+def _resident_clusters(
+    function: int, threads: int, shared: int, cluster: int, stream: int | None
 ) -> int:
     """Return how many clusters of a kernel, of several blocks each, fit at once.
 
     A cluster stays within a group of multiprocessors, and those groups differ in size: fewer
-    clusters fit than blocks would. The stream is one of a partition; None for the whole device.
+    clusters fit than blocks would.
     """
     from cupy_backends.cuda.api import driver
 

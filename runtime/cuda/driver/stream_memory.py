@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from ...program.ops import Addressed, Name, Running
 from .described import is_described
-from .driver import driver_library
+from .driver import NON_BLOCKING, driver_library, stream_priorities
 from .library import check, keeping
 
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 # `CUstreamBatchMemOpParams` of cuda.h has six words: the operation, the address, the value, flags.
 # CU_STREAM_MEM_OP_WAIT_VALUE_32 goes on when the number is as large as the value (the flag
@@ -70,11 +69,9 @@ def new_stream() -> int:
 
     Its blocks get a multiprocessor before those of other streams.
     """
-    library, stream = driver_library(), ctypes.c_void_p()
-    least, greatest = ctypes.c_int(), ctypes.c_int()
-    check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
-    create = library.cuStreamCreateWithPriority
-    check(create(ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING), greatest))
+    stream, (_, greatest) = ctypes.c_void_p(), stream_priorities()
+    create = driver_library().cuStreamCreateWithPriority
+    check(create(ctypes.byref(stream), ctypes.c_uint(NON_BLOCKING), greatest))
     return int(stream.value or 0)
 
 

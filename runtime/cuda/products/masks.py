@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from ....codegen.layout import layout_of
 from ....codegen.render import cuda_unit
 from ....codegen.shape import Reverse
 from ...call.masks import RESTART, Masks, read_states
+from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
 from ..load import load_unit
@@ -26,42 +26,18 @@ _ROWS_OF_BLOCK = THREADS // 32  # of `rnnc_order_rows`, which compares each row 
 _MOST_COMPARED = 8192  # rows; beyond, sorting takes less time
 _WORDS = (16, 8, 4, 2)  # bytes
 _BLOCKS_PER_MULTIPROCESSOR = 16
-
-
-class _Order(ctypes.Structure):
-    """Mirror of `OrderArguments`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("lengths", "order")),
-        *((name, ctypes.c_int64) for name in ("count", "batch")),
-    ]
-
-
-class _Pack(ctypes.Structure):
-    """Mirror of `PackArguments`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("steps", "order", "restarts")),
-        *((name, ctypes.c_int64) for name in ("count", "batch")),
-    ]
-
-
-class _Read(ctypes.Structure):
-    """Mirror of `ReadArguments`."""
-
-    _fields_ = [
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("steps", "states", "initial", "reset", "read", "first")
-        ),
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("count", "batch", "words", "reset_time", "reset_row"),
-                *("reverse", "word_bytes"),
-            )
-        ),
-    ]
+# Mirrors of its structs.
+_Order = structure(
+    "OrderArguments", *fields(POINTER, "lengths order"), *fields(NUMBER, "count batch")
+)
+_Pack = structure(
+    "PackArguments", *fields(POINTER, "steps order restarts"), *fields(NUMBER, "count batch")
+)
+_Read = structure(
+    "ReadArguments",
+    *fields(POINTER, "steps states initial reset read first"),
+    *fields(NUMBER, "count batch words reset_time reset_row reverse word_bytes"),
+)
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
@@ -97,10 +73,10 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
     strides = [_strides(value) for value in reset_to]
     restarts, order = masks.restarts, masks.order
     if restarts is None:
-        each = masks.steps.view(-1, *masks.steps.shape[-2:])
+        directions = masks.steps.view(-1, *masks.steps.shape[-2:])
         if masks.longest is not None:
-            order = order_of(masks.longest.long(), each.shape[1])
-        both = [restarts_of(steps, order) for steps in each]
+            order = order_of(masks.longest.long(), directions.shape[1])
+        both = [restarts_of(steps, order) for steps in directions]
         restarts = both[0] if len(both) == 1 else torch.stack(both)
     return [
         *(restarts, masks.longest, order),

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ...targets.moves import Moves
 from .rearrange import Job, in_order, rearrange
 
 
-class CudaMoves:
+class CudaMoves(Moves):
     """Collector of copies, which are done when the context ends."""
-
-    __slots__ = ("_jobs",)
 
     def __init__(self) -> None:
         self._jobs: list[Job] = []
-
-    def __enter__(self) -> CudaMoves:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if error[0] is None:

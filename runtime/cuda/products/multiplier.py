@@ -10,21 +10,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...program.multiplier import Multiplier
 from ..driver.cublas import FAST_TF32, KINDS
-from ..driver.matmul import Matmul, Matrix, aligned
+from ..driver.matmul import AS_IT_IS, TRANSPOSED, Matmul, Matrix, aligned
 from ..launch import on_device
 from .multiply import multiply
 
-_AS_IT_IS, _TRANSPOSED = 0, 1
 
-
-class CudaMultiplier:
+class CudaMultiplier(Multiplier):
     """Products of matrices on a GPU at one precision; sums are float32, or float64 of float64.
 
     With `tf32`, factors of float32 may be rounded to TF32.
     """
-
-    __slots__ = ("tf32",)
 
     def __init__(self, tf32: bool) -> None:
         self.tf32 = tf32
@@ -54,7 +51,7 @@ class CudaMultiplier:
         a_turn, a, a_pitch = _operand(a)
         b_turn, b, b_pitch = _operand(b)
         turned = (a_turn, a_pitch), (b_turn, b_pitch)
-        kind, places = _kind(to, a, b, turned, tf32=self.tf32, add=add)
+        kind, places = product_kind(to, a, b, turned, tf32=self.tf32, add=add)
         with on_device(to.device):
             multiply(kind, to.device.index, places)
         return to
@@ -67,11 +64,11 @@ def kind_of_rows(to: Tensor, rows: Tensor, matrix: Tensor, tf32: bool) -> Matmul
     """
     inner, columns = matrix.shape
     is_turned = matrix.stride(1) != 1
-    turned = (_AS_IT_IS, inner), (int(is_turned), inner if is_turned else columns)
-    return _kind(to, rows, matrix, turned, tf32=tf32, add=False)[0]
+    turned = (AS_IT_IS, inner), (int(is_turned), inner if is_turned else columns)
+    return product_kind(to, rows, matrix, turned, tf32=tf32, add=False)[0]
 
 
-def _kind(
+def product_kind(
     to: Tensor,
     a: Tensor,
     b: Tensor,
@@ -79,18 +76,25 @@ def _kind(
     *,
     tf32: bool,
     add: bool,
-) -> tuple[Matmul, list[int]]:
-    """Return a product's kind and addresses; `turned` has turn and pitch of each factor."""
+) -> tuple[Matmul, tuple[int, int, int]]:
+    """Return the kind of a product, and its addresses in the order that the library takes.
+
+    `turned` has turn and pitch of each factor. The result may be in the accuracy of sums.
+    """
     (a_turn, a_pitch), (b_turn, b_pitch) = turned
-    element, _, compute = KINDS[to.dtype]
-    if tf32 and to.dtype == torch.float32:
+    element, _, compute = KINDS[a.dtype]
+    if tf32 and a.dtype == torch.float32:
         compute = FAST_TF32
     *count, rows, columns = to.shape
-    places = [tensor.data_ptr() for tensor in (b, a, to)]
+    places = b.data_ptr(), a.data_ptr(), to.data_ptr()
     apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
     first, second, third = (
-        Matrix(element, pitch, far, aligned(place | far * to.element_size()))
-        for pitch, far, place in zip((b_pitch, a_pitch, columns), apart, places, strict=True)
+        Matrix(kind, pitch, far, aligned(place | far * tensor.element_size()))
+        for kind, pitch, far, place, tensor in zip(
+            *((element, element, KINDS[to.dtype][0]), (b_pitch, a_pitch, columns), apart, places),
+            (b, a, to),
+            strict=True,
+        )
     )
     # The library's matrices lie by columns: it is given the product of the transposes.
     sizes = (b_turn, a_turn), columns, rows, a.shape[-1]
@@ -106,7 +110,7 @@ def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
     rows, columns = matrix.shape[-2:]
     down, right = matrix.stride()[-2:]
     if (right == 1 or columns == 1) and (down >= columns or rows == 1):
-        return _AS_IT_IS, matrix, down if rows > 1 else columns
+        return AS_IT_IS, matrix, down if rows > 1 else columns
     if (down == 1 or rows == 1) and (right >= rows or columns == 1):
-        return _TRANSPOSED, matrix, right if columns > 1 else rows
-    return _AS_IT_IS, matrix.contiguous(), columns
+        return TRANSPOSED, matrix, right if columns > 1 else rows
+    return AS_IT_IS, matrix.contiguous(), columns

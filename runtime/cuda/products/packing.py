@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 
 from torch import Tensor
 
+from ...targets.packing import Packing
+from ..arguments import NUMBER, POINTER, fields, structure
 from ..launch import on_device
 from .masks import blocks_of, mask_kernel, widest_word
 
-
-class _Move(ctypes.Structure):
-    """Mirror of `MoveArguments` of templates/cuda/masks.cu."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("starts", "source", "to")),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("count", "batch", "words", "packed_row", "padded_row")
-        ),
-        *((name, ctypes.c_int64) for name in ("to_padded", "word_bytes")),
-    ]
+# Mirror of `MoveArguments` of templates/cuda/masks.cu.
+_Move = structure(
+    "MoveArguments",
+    *fields(POINTER, "starts source to"),
+    *fields(NUMBER, "count batch words packed_row padded_row to_padded word_bytes"),
+)
 
 
-class CudaPacking:
-    """`Packing` on a GPU; its arguments are as in `TorchPacking`."""
+class CudaPacking(Packing):
+    """`Packing` on a GPU."""
 
     def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
         self._starts, self.sizes, self._total = starts, sizes, total

@@ -6,7 +6,6 @@ gradients of a small network they would take as long as its kernels.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from array import array
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ....codegen.render import Unit, cuda_unit
+from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
 from ..load import load_unit
@@ -58,17 +58,11 @@ class Job(NamedTuple):
     parts: Tensor
 
 
-class _Jobs(ctypes.Structure):
-    """Mirror of `Jobs`."""
-
-    class _Job(ctypes.Structure):
-        _fields_ = [
-            ("source", ctypes.c_void_p),
-            ("to", ctypes.c_void_p),
-            ("numbers", ctypes.c_int64 * (_WORDS - 2)),
-        ]
-
-    _fields_ = [("jobs", _Job * _MOST)]
+# Mirror of `Jobs`.
+_NUMBERS = ("numbers", NUMBER * (_WORDS - 2))
+_Jobs = structure(
+    "Jobs", ("jobs", structure("Job", *fields(POINTER, "source to"), _NUMBERS) * _MOST)
+)
 
 
 def rearrange(jobs: Sequence[Job]) -> None:

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ...call.made_masks import MadeMasks
+from ...call.made_masks import MadeMasks, masks_by_torch
 from ...call.ragged import Ragged
-from ...targets.masks import masks_by_torch
-from ...targets.packing import Packing, TorchPacking
+from ..arguments import NUMBER, POINTER, fields, structure
 from ..launch import on_device
 from .masks import ROWS, THREADS, blocks_of, mask_kernel, order_of, padded_steps, widest_word
-from .packing import CudaPacking
 
-
-class _Make(ctypes.Structure):
-    """Mirror of `MakeArguments`."""
-
-    _fields_ = [
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("lengths", "order", "reset", "steps", "restarts", "longest")
-        ),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("count", "batch", "reset_time", "reset_row", "reverses")
-        ),
-    ]
-
-
-class _Select(ctypes.Structure):
-    """Mirror of `SelectArguments`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("steps", "source", "to")),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("count", "batch", "words", "from_time", "from_row", "word_bytes")
-        ),
-    ]
+# Mirrors of the structs of templates/cuda/masks.cu.
+_Make = structure(
+    "MakeArguments",
+    *fields(POINTER, "lengths order reset steps restarts longest"),
+    *fields(NUMBER, "count batch reset_time reset_row reverses"),
+)
+_Select = structure(
+    "SelectArguments",
+    *fields(POINTER, "steps source to"),
+    *fields(NUMBER, "count batch words from_time from_row word_bytes"),
+)
 
 
 def made_masks(
@@ -73,12 +55,6 @@ def made_masks(
         kernel = mask_kernel("rnnc_make_masks", like.device.index)
         kernel(grid, _Make(*places, count, batch, *strides, bits))
     return MadeMasks(steps, restarts, longest, order)
-
-
-def packing(starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
-    """Return the copies of packed rows, on the device of `starts`."""
-    kind = CudaPacking if starts.is_cuda else TorchPacking
-    return kind(starts, sizes, total)
 
 
 def rows_that_run(x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:

@@ -10,35 +10,27 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.kernel_plan import MOST_BLOCKS
 from ....codegen.cuda.tiled_plan import TiledPlan
-from ..launch import CallSizes, Kernel, Launcher
-from ..load import load_kernel
+from ..launch import CallSizes
+from .launcher import ResidentLauncher
 from .parts import launches
 
 
-class TiledLauncher(Launcher):
+class TiledLauncher(ResidentLauncher):
     """Launcher of the kernel of a block or cluster plan, nearly always once per call."""
 
-    __slots__ = ("_cell", "_device", "_grid", "_heads", "_kernel", "_plan", "_tiles")
-
-    recorded = True
+    _plan: TiledPlan
 
     def __init__(self, cell: CellSpec, plan: TiledPlan, sizes: CallSizes, device: int) -> None:
-        self._cell, self._plan, self._device = cell, plan, device
+        super().__init__(cell, plan, device)
         self._heads, self._tiles = sizes.heads, plan.batch_tiles(sizes.batch)
         self._grid = plan.grid(self._heads, self._tiles)
-        self._kernel: Kernel | None = None
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream."""
-        kernel = self._kernel
-        if kernel is None:
-            plan, device = self._plan, self._device
-            kernel = load_kernel(self._cell, plan, f"rnnc_{plan.direction}", device)
-            self._kernel = kernel
         if max(self._tiles, self._heads) <= MOST_BLOCKS:  # the arguments say that it is one launch
-            kernel(self._grid, arguments)
+            self.kernel(self._grid, arguments)
             return
         given: Any = arguments  # a launch copies it
         for part in launches(self._plan, self._heads, self._tiles):
             given.first_tile, given.first_head = part.first_tile, part.first_head
-            kernel(part.grid, arguments)
+            self.kernel(part.grid, arguments)

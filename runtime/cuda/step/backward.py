@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ...call.step_call import StepBackward
 from ...call.tensors import SomeTensors
-from ...targets.layers import target_for
-from ..driver.gemm import gemm_of
+from ...targets.registry import TARGETS
 from ..launch import on_device
 from .backward_layers import BackwardLayers
 from .product_layers import ProductLayers
@@ -29,19 +28,15 @@ def backward_step(backward: StepBackward) -> list[Tensor | None]:
     if not ready.batch:
         return _zeros([x, *states, *weights], needs)
     given, shape = len(states), (call.layers, ready.batch, call.heads * call.dim)
-    first = states or target_for(call).initial_states(x, call.initial_values, shape)
+    first = states or TARGETS[call.target].initial_states(x, call.initial_values, shape)
     tiled = ready.backward_plan.gradient_tile is not None
     d_states: list[Tensor] = []
     if any(needs[1 : 1 + given]):
         kind = x.dtype if tiled else ready.real
         d_states = [x.new_empty(shape, dtype=kind) for _ in first]
     with on_device(x.device):
-        read = (ready, x, first, weights, d_states, stepped, gradients)
-        layers: BackwardLayers
-        if tiled:
-            layers = TiledLayers(*read)
-        else:
-            layers = ProductLayers(gemm_of(ready.device, ready.dtype, ready.layer_call.tf32), *read)
+        make: type[BackwardLayers] = TiledLayers if tiled else ProductLayers
+        layers = make(ready, x, first, weights, d_states, stepped, gradients)
         d_weights: list[Tensor | None] = []
         count = len(weights) // call.layers
         for layer in range(call.layers - 1, -1, -1):

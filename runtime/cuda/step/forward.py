@@ -11,8 +11,7 @@ import torch
 
 from ...call.step_call import StepCall
 from ...call.tensors import Stepped
-from ...targets.layers import target_for
-from ..driver.gemm import gemm_of
+from ...targets.registry import TARGETS
 from ..launch import on_device
 from .products import Products
 from .ready import StepReady, step_ready
@@ -33,7 +32,7 @@ def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
     ready = step_ready(layer_call, batch, size, call.heads, call.dim, x.dtype, device.index)
     if not states:
         shape = (call.layers, batch, hidden)
-        states = target_for(call).initial_states(x, call.initial_values, shape)
+        states = TARGETS[call.target].initial_states(x, call.initial_values, shape)
     kept, (source, *places) = packed_places((x, *states, *weights))
     before, own = places[: len(states)], places[len(states) :]
     if to is None:
@@ -60,13 +59,13 @@ class Places(NamedTuple):
 
 
 def _run_with_products(ready: StepReady, places: Places, to: Stepped) -> None:
-    counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.layer_call.tf32)
+    counts = ready.counts
     # In a graph, products of states before the step wait for nothing: they run beside the others.
     beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
     parts = counts.inputs + ready.pairs * (to.last[0].shape[0] if beside else 1)
     # Freed before the kernels have run, they go to whoever runs later in the same stream.
     results = to.output.new_empty(ready.batch * parts * ready.heads * ready.dim, dtype=ready.real)
-    products = Products(ready, gemm, results.data_ptr())
+    products = Products(ready, results.data_ptr())
     _, before, weights = places
     with products.beside(to.output.device, before, weights) if beside else nullcontext():
         _run(ready, places, to, products)

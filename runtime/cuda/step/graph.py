@@ -11,12 +11,16 @@ import torch
 _capturing = threading.Lock()
 
 
-def capture(device: torch.device, runs: Sequence[Callable[[], object]]) -> list[Callable[[], None]]:
-    """Return the replays of a graph of each run, on torch's current stream of the device.
+def capture(
+    device: torch.device, runs: Sequence[Callable[[], object]]
+) -> list[Callable[[], None]] | None:
+    """Return the replays of a graph of each run, on torch's current stream; None off a GPU.
 
     Each run, which launches on torch's current stream, is made once ahead of its capture, since a
     first one loads kernels. The replays follow each other on one stream, for they share memory.
     """
+    if device.type != "cuda":
+        return None
     with _capturing, torch.cuda.device(device):
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         current = torch.cuda.current_stream()

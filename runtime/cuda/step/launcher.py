@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.step.plan import StepPlan
-from ...store.facts import facts_of
+from ...call.facts import facts_of
 from ..launch import CallSizes, Launcher
 from ..load import load_kernel
 from .arguments import backward_step_struct, forward_step_struct

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..driver.gemm import Gemm, Many
+from ..driver.gemm import Many
 from .backward_layers import BackwardLayers
 
 
 class ProductLayers(BackwardLayers):
-    """Layers of a pointwise kernel and products each; `given` is as in `BackwardLayers`."""
-
-    def __init__(self, gemm: Gemm, *given: Any) -> None:
-        super().__init__(*given)
-        self.gemm = gemm
+    """Layers of a pointwise kernel and products each."""
 
     def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
         """Return the gradients of the flat weights of a layer."""
-        ready, gemm, counts = self.ready, self.gemm, self.ready.counts
+        ready, gemm, counts = self.ready, self.ready.gemm, self.ready.counts
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         like, plane = self.last[0], self.plane_of(layer)
         inputs, pairs = counts.inputs * hidden, ready.pairs * hidden
@@ -68,7 +63,7 @@ class ProductLayers(BackwardLayers):
 
     def _to_states(self, R: int, d_pairs: int, d_before: Sequence[int]) -> None:
         """Add the gradients of the matrices' gates, times R, to those of the states."""
-        ready, gemm = self.ready, self.gemm
+        ready, gemm = self.ready, self.ready.gemm
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         size, pairs = ready.dtype.itemsize, ready.pairs * hidden
         for first, count, state in ready.products:
@@ -84,7 +79,7 @@ class ProductLayers(BackwardLayers):
 
     def _to_matrices(self, d_R: int, d_pairs: int, before: Sequence[int]) -> None:
         """Compute the gradients of R: those of the matrices' gates, times the states before."""
-        ready, gemm = self.ready, self.gemm
+        ready, gemm = self.ready, self.ready.gemm
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         size, pairs = ready.dtype.itemsize, ready.pairs * hidden
         for first, count, state in ready.products:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ..driver.gemm import Gemm, Many
+from ..driver.gemm import Many
 from .ready import StepReady
 
 
@@ -17,8 +17,8 @@ class Products:
     `to` is the address of the results: of x, then of states.
     """
 
-    def __init__(self, ready: StepReady, gemm: Gemm, to: int) -> None:
-        self._ready, self._gemm, self._x_products = ready, gemm, to
+    def __init__(self, ready: StepReady, to: int) -> None:
+        self._ready, self._x_products = ready, to
         plane = ready.batch * ready.heads * ready.dim * ready.real.itemsize
         self._h_products = to + plane * ready.counts.inputs
         self._h_bytes = plane * ready.pairs
@@ -35,7 +35,7 @@ class Products:
         ready, (x, size, W, R) = self._ready, given
         if inputs := ready.counts.inputs * ready.heads * ready.dim:
             to = (self._x_products, inputs)
-            self._gemm.forward(ready.batch, size, inputs, (x, size), (W, size), to)
+            ready.gemm.forward(ready.batch, size, inputs, (x, size), (W, size), to)
         if not self._ends:
             self._with_states(R, before, self._h_products)
             return self._x_products, self._h_products
@@ -66,7 +66,7 @@ class Products:
 
     def _with_states(self, R: int, before: Sequence[int], to: int) -> None:
         """Multiply a layer's states with R: all matrices of a state at once, or all heads."""
-        ready, gemm = self._ready, self._gemm
+        ready, gemm = self._ready, self._ready.gemm
         batch, heads, dim = ready.batch, ready.heads, ready.dim
         hidden, width, real = heads * dim, ready.dtype.itemsize, ready.real.itemsize
         row = ready.pairs * hidden

@@ -11,10 +11,11 @@ import torch
 
 from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
+from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
-from ...store.facts import Counts, facts_of
 from ...store.planned import planned
-from ..choose import asked_for
+from ..choose import question_of
+from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
 from ..step_down import check_counts
@@ -75,6 +76,11 @@ class StepReady:
         """Launcher of the backward."""
         return self._launcher(self.backward_plan)
 
+    @cached_property
+    def gemm(self) -> Gemm:
+        """Products of the library, on the current device."""
+        return Gemm(self.device, self.dtype, self.layer_call.tf32)
+
     def _launcher(self, plan: StepPlan) -> StepLauncher:
         sizes = CallSizes(self.batch, self.heads, self.dim)
         return cast(StepLauncher, launcher_of(self.layer_call.cell, plan, sizes, self.device))
@@ -111,7 +117,7 @@ def step_ready(
 ) -> StepReady:
     """Prepare single steps of one size. The first of them compiles and loads their kernels."""
     check_counts(1, batch, heads)
-    cell, choice = layer_call.cell, layer_call.choice
+    cell = layer_call.cell
     counts, layout = facts_of(cell).counts, layout_of(cell)
     sources = [state.number for state in layout.dense_sources.values]
     products, first = [], 0
@@ -121,8 +127,8 @@ def step_ready(
         first += count
     biases, gates = counts.biases, [gate.number for gate in layout.dense_gates.values]
     summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
-    asked = asked_for(cell, heads, dim, batch, dtype, device, choice, layer_call.tf32)
-    plan = planned(replace(asked, features=size), "step")
+    question = question_of(layer_call, batch, heads, dim, dtype, device)
+    plan = planned(replace(question.asked, features=size), "step")
     own = layer_call, batch, size, heads, dim, dtype
     found = device, counts, tuple(products), len(sources)
     return StepReady(

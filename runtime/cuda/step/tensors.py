@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from ...call.call import Call
-from ...call.forms import flat_weights
+from ...call.plain import check_memory
 from ...call.tensors import SomeTensors
-from ...check.tensor import check_memory
 from ..products.moves import CudaMoves
 
 _WIDEST_ACCESS = 16  # bytes
@@ -19,7 +18,7 @@ _WIDEST_ACCESS = 16  # bytes
 def weights_by_gate(call: Call, weights: SomeTensors) -> SomeTensors:
     """Return weights of several heads, as `Form.of_step` gives them, as gate, head, unit."""
     with CudaMoves() as moves:
-        flat = flat_weights(call.form, weights, call.parts)
+        flat = call.form.flat(weights, call.parts)
         return [None if weight is None else moves.packed(weight) for weight in flat]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...call.layers import LayersCall, LayersRead
+from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Gradients
 from .. import kernels
 from ..launch import on_device
@@ -56,7 +56,7 @@ class Backward:
         layer_call, ready, several = self.asked.layer_call, self.alone, len(group) > 1
         if several:
             assert self.schedule.plan is not None
-            ready = prepare(layer_call.cell, self.schedule.plan, ready.sizes, ready.device)
+            ready = prepare(ready.cell, self.schedule.plan, ready.sizes, ready.device)
         launches: list[LaterLaunch] = []
         parts: list[tuple[kernels.BackwardParts, Tensor]] = []
         products: list[Between] = []
@@ -79,7 +79,6 @@ class Backward:
             if layer:
                 products.append(self._product(layer, own.d_wx))
         steps, chunk = parts[0][0].steps, self.schedule.chunk
-        assert chunk is not None
         chunks = Chunks(steps, chunk, descending=True)
         begun = [(layer, *each) for layer, each in zip(group, parts, strict=True)]
         if several:
@@ -108,11 +107,10 @@ class Backward:
         """Return the product to the layer below, whose result becomes `d_y`."""
         asked, W, masks = self.asked, self.asked.input_weight(layer), self.reads.masks
         self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
-        assert self.schedule.chunk is not None
         return Between(
             *(self.d_y, d_wx, packed_rows(W), self.schedule.chunk),
             forward=False,
             mask=masks[layer - 1] if masks else None,
-            scale=asked.scale,
+            scale=asked.call.scale,
             tf32=asked.layer_call.tf32,
         )

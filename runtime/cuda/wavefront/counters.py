@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from typing import Any
 
 import torch
 
 from ....codegen.cuda.wavefront.items import Counter
+from ..arguments import layer_struct
 from ..launch import fill_bytes
 
 _BYTES = 4  # of a counter
-
-
-@lru_cache(maxsize=64)
-def layer_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Return the mirror of a layer kernel's arguments: a direction's, and `HandoverArguments`."""
-
-    class LayerArguments(ctypes.Structure):
-        _fields_ = [
-            ("arguments", arguments),
-            ("ready", ctypes.c_void_p),
-            ("done", ctypes.c_void_p),
-            ("started", ctypes.c_void_p),
-            ("chunk", ctypes.c_int64),
-            ("layer", ctypes.c_int64),
-        ]
-
-    return LayerArguments
 
 
 class Counters:

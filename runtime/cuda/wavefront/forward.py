@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...call.layers import LayersCall
-from ...call.tensors import Forward, ScanInputs
+from ...call import tensors
+from ...call.layers_call import LayersCall
+from ...call.tensors import ScanInputs
 from .. import kernels
 from ..launch import on_device
 from ..prepared import Prepared, prepare
@@ -16,39 +17,37 @@ from .run import Chunks, LaterLaunch, Layers, run_group
 from .schedule import Schedule
 
 
-def run_forward(
-    asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor
-) -> tuple[list[Forward], list[Tensor]]:
-    """Run all layers; return the result of each, and the mask of each dropout.
+class Forward:
+    """Forward from the first layer to the last.
 
-    The schedule cuts products into chunks, and `alone` is a layer that runs by itself. wx, the
-    input's share of the first layer, is (B, T, N, D, Gx) and may be overwritten.
+    The schedule cuts products into chunks, and `alone` is a layer that runs by itself.
+
+    Attributes:
+        wx: the input's share of the next layer, (B, T, N, D, Gx); it may be overwritten.
+        results: of each layer that has run.
+        masks: of each dropout.
     """
-    found = _Forward(asked, schedule, alone, wx)
-    with on_device(wx.device):
-        first = 0
-        for size in schedule.groups:
-            found.run(range(first, first + size))
-            first += size
-    return found.results, found.masks
-
-
-class _Forward:
-    """Forward from the first layer to the last; `wx` is the next layer's, (B, T, N, D, Gx)."""
 
     def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
         self.asked, self.schedule, self.alone, self.wx = asked, schedule, alone, wx
-        self.results: list[Forward] = []
+        self.results: list[tensors.Forward] = []
         self.masks: list[Tensor] = []
-        assert schedule.chunk is not None
         self.chunks = Chunks(wx.shape[1], schedule.chunk, descending=False)
+
+    def run_all(self) -> None:
+        """Run all layers."""
+        first = 0
+        with on_device(self.wx.device):
+            for size in self.schedule.groups:
+                self.run(range(first, first + size))
+                first += size
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""
         asked, ready, several = self.asked, self.alone, len(group) > 1
         if several:
             assert self.schedule.plan is not None
-            ready = prepare(asked.layer_call.cell, self.schedule.plan, ready.sizes, ready.device)
+            ready = prepare(ready.cell, self.schedule.plan, ready.sizes, ready.device)
         launches: list[LaterLaunch] = []
         products: list[Between] = []
         for layer in group:
@@ -83,15 +82,15 @@ class _Forward:
         mask = None
         if asked.drawn:
             mask = asked.drawn[layer - 1]
-        elif asked.dropout:
+        elif asked.call.dropout:
             # What the mask is drawn for does not matter; the layer below may not have run.
-            features = below.view(*below.shape[:2], asked.heads * asked.dim)
-            _, mask = torch.native_dropout(features, asked.dropout, True)
+            features = below.view(*below.shape[:2], asked.call.heads * asked.call.dim)
+            _, mask = torch.native_dropout(features, asked.call.dropout, True)
             self.masks.append(mask)
         return Between(
             *(wx, below, packed_rows(asked.input_weight(layer)).t(), self.chunks.size),
             forward=True,
             mask=mask,
-            scale=asked.scale,
+            scale=asked.call.scale,
             tf32=asked.layer_call.tf32,
         )

@@ -9,15 +9,16 @@ from operator import or_
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call.layers import LayersCall, LayersRead
+from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
 from ..launch import on_device
+from ..prepared import Prepared
 from ..products.inputs import project_at
 from ..ready import ready_for
 from ..step_down import check_counts
+from . import forward
 from .backward import Backward
-from .forward import run_forward
 from .schedule import LayersSizes, Question, Schedule, schedule_of
 
 
@@ -27,13 +28,12 @@ def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Te
     x is (T, B, input).
     """
     schedule = _schedule(asked, "forward", x)
-    if schedule.chunk is None:
+    if not schedule.chunk:
         return None
-    batch = x.shape[1]
-    sizes = batch, asked.heads, asked.dim
-    alone = ready_for(asked.layer_call, "forward", *sizes, x.dtype, x.device.index, False)
     wx = project_at(x, asked.input_weight(0), asked.layer_call.tf32)
-    return run_forward(asked, schedule, alone, wx)
+    run = forward.Forward(asked, schedule, _alone(asked, "forward", x), wx)
+    run.run_all()
+    return run.results, run.masks
 
 
 def backward_layers(
@@ -45,24 +45,27 @@ def backward_layers(
     """
     x = reads.x
     schedule = _schedule(asked, "backward", x)
-    if schedule.chunk is None:
+    if not schedule.chunk:
         return False
-    batch = x.shape[1]
-    sizes = batch, asked.heads, asked.dim
-    alone = ready_for(asked.layer_call, "backward", *sizes, x.dtype, x.device.index, False)
-    Backward(asked, schedule, alone, reads, finish).run_all()
+    Backward(asked, schedule, _alone(asked, "backward", x), reads, finish).run_all()
     return True
+
+
+def _alone(asked: LayersCall, direction: Direction, x: Tensor) -> Prepared:
+    """Return a layer that runs by itself, prepared."""
+    sizes = x.shape[1], asked.call.heads, asked.call.dim
+    return ready_for(asked.layer_call, direction, *sizes, x.dtype, x.device.index, False)
 
 
 def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     """Return the schedule of a direction of a call."""
-    W = asked.weights[0].W
+    call, W = asked.call, asked.weights[0].W
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape
-    check_counts(steps, batch, asked.heads)
-    sizes = LayersSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
+    check_counts(steps, batch, call.heads)
+    sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
     alignment = aligned(reduce(or_, above, 0))
-    kind = x.dtype, x.device.index, asked.order, alignment
+    kind = x.dtype, x.device.index, call.order, alignment
     with on_device(x.device):
         return schedule_of(Question(asked.layer_call, direction, sizes, *kind))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -111,7 +110,6 @@ class Between:
             self._changed[chunk].mul_(self._scale).mul_(self._masks[chunk])
 
 
-@lru_cache(maxsize=512)
 def bounded_products(
     hidden: int,
     gates: int,

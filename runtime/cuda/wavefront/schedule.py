@@ -29,10 +29,10 @@ from ....codegen.cuda.wavefront.groups import (
 )
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
+from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order
 from ...call.layers import wavefront_error
-from ...errors import NoCudaError
-from ..choose import choose_plan
+from ..choose import choose_plan, question_of
 from ..driver.described import is_described
 from ..driver.device import device_limits
 from ..driver.matmul import WIDEST_ACCESS
@@ -70,14 +70,14 @@ class Schedule(NamedTuple):
 
     Attributes:
         groups: how many layers run at once, in the order of computation.
-        chunk: steps per product between layers; None for all.
+        chunk: steps per product between layers; 0 for all.
         partition: the multiprocessors that the layers of a group run on; None where there is none.
         plan: of the kernels of a group of several layers; likewise.
         why_not: what makes a wavefront impossible; empty if it is possible.
     """
 
     groups: tuple[int, ...]
-    chunk: int | None = None
+    chunk: int = 0
     partition: Partition | None = None
     plan: TiledPlan | None = None
     why_not: str = ""
@@ -129,8 +129,8 @@ def _found(question: Question) -> Schedule:
     layer_call, direction, sizes, dtype, device, order, alignment = question
     layers, steps, batch, heads, dim, gates = sizes
     whole = Schedule((1,) * layers)
-    asked = (layer_call.cell, heads, dim, batch, dtype, device, layer_call.choice, layer_call.tf32)
-    plan = getattr(choose_plan(*asked, direction), direction)
+    asked = question_of(layer_call, batch, heads, dim, dtype, device)
+    plan = getattr(choose_plan(asked, direction), direction)
     chunk = chunk_steps(steps, batch)
     why_not = _why_not(plan, sizes, device)
     if why_not or chunk is None:
@@ -224,7 +224,7 @@ def _partition(
     with on_device(torch.device("cuda", device)):
         partition = partition_of(device, found.partition, cluster > PORTABLE_CLUSTER)
         kernel = load_kernel(layer_call.cell, plan, f"rnnc_{plan.direction}", device)
-        room = partition.resident_blocks(kernel.function, kernel.threads, kernel.shared, cluster)
+        room = partition.resident_blocks((kernel.function, kernel.threads, kernel.shared), cluster)
     blocks = max(found.groups) * layer_blocks(plan, sizes.batch, sizes.heads)
     fits = blocks <= room and whole - partition.size >= least_free(whole)
     return partition if fits else None

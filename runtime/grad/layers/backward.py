@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...call.call import Call, joint_call
-from ...targets.layers import packed_weights, states_for, target_for
+from ...targets.layers import packed_weights, states_for
+from ...targets.registry import TARGETS
 from .forward import stacked
 from .joint import (
     joint_ragged,
@@ -32,14 +33,14 @@ def backward_layers(
     Those not in `needs` may be None. `gradients` are of the results of the call, or None for zero.
     If `donated`, nobody reads what the kernels saved again: it may be overwritten.
     """
-    target, run, own, wanted = target_for(call), call, saved, needs
+    target, run, own, wanted = TARGETS[call.target], call, saved, needs
     d_sequences, d_lasts = gradients[: call.sequences], gradients[call.sequences :]
     if call.joint:
         run, own, d_lasts, wanted = _joint(call, saved, d_lasts, needs)
     elif call.by_head:
         own = saved._replace(weights=packed_weights(target, saved.weights))
-    firsts = list(states_for(run, saved.results[-1][0], saved.sizes[1], own.tensors.states))
-    rows = layer_rows(run, saved.sizes, saved.ragged, 0 if saved.x is None else len(saved.x))
+    firsts = list(states_for(run, saved.kept.runs[-1][0], saved.sizes[1], own.tensors.states))
+    rows = layer_rows(run, saved.sizes, saved.tensors)
     sweep = Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
     if run.at_once and target.at_once and not run.samples and sweep.all_layers(d_sequences[0]):
         d_x = sweep.d_x
@@ -73,7 +74,7 @@ def _joint(
     of its inputs are wanted.
     """
     both, tensors = joint_call(call), saved.tensors
-    with target_for(call).moves() as moves:
+    with TARGETS[call.target].moves() as moves:
         states, weights = joint_states(tensors.states, moves), joint_weights(saved.weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
         ragged = joint_ragged(tensors.ragged, moves)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors, joint_call
 from ...call.layer_call import LayerCall
-from ...call.layers import LayerWeights
+from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
-from ...call.masks import Masks
 from ...call.tensors import Forward, ScanInputs, States
-from ...targets.layers import lanes_for, packed_weights, states_for, target_for, weights_for
+from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.moves import Moves
-from ...targets.target import Target
+from ...targets.registry import TARGETS
 from .joint import joint_ragged, joint_states, joint_weights
 from .rows import LayerRows, layer_rows, sizes_of
 
@@ -39,7 +37,7 @@ class Run(NamedTuple):
 
 def forward_layers(call: Call, tensors: Tensors) -> Run:
     """Run the forward of all layers, and keep what a backward reads."""
-    target, (x, states, _, ragged, unweighted, drawn) = target_for(call), tensors
+    target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
     if ragged is not None:
@@ -48,17 +46,14 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
         run = joint_call(call)
         with target.moves() as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
-            ragged = joint_ragged(ragged, moves)
+            tensors = tensors._replace(ragged=joint_ragged(ragged, moves))
     elif call.by_head:
         weights = packed_weights(target, weights)
     firsts = list(states_for(run, x, batch, states))
-    each = () if drawn is None else drawn.unbind(0)
-    found = None
-    if run.at_once and target.at_once:
-        found = target.forward_layers(run.asked(weights, firsts, each), x)
-    rows = layer_rows(run, (steps, batch), ragged, len(x))
-    more = each, partial(run.masks, ragged, made), rows, unweighted
-    results, masks = found or _one_by_one(run, x, weights, firsts, *more)
+    asked = LayersCall(run, weights, firsts, () if drawn is None else drawn.unbind(0))
+    found = target.forward_layers(asked, x) if run.at_once and target.at_once else None
+    rows = layer_rows(run, (steps, batch), tensors)
+    results, masks = found or _one_by_one(asked, tensors, made, rows)
     sequences = joined_states(run, rows, [result.states for result in results])
     if call.takes_wx:
         return Run(sequences, tuple(results[0].last), results, masks, made)
@@ -69,55 +64,42 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
 
 
 def _one_by_one(
-    call: Call,
-    x: Tensor,
-    weights: Sequence[LayerWeights],
-    firsts: Sequence[Sequence[Tensor]],
-    drawn: Sequence[Tensor],
-    masks_at: Callable[[int], Masks | None],
-    rows: LayerRows,
-    unweighted: Sequence[Tensor],
+    asked: LayersCall, tensors: Tensors, made: MadeMasks | None, rows: LayerRows
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
-    target, directions = target_for(call), len(call.directions)
+    call, x, directions = asked.call, tensors.x, len(asked.call.directions)
     results: list[Forward] = []
     masks: list[Tensor] = []
     for layer in range(call.layers):
         if layer:
             x = rows.joined([result.states[0] for result in results[-directions:]])
-        if layer and drawn:
-            x = dropped(call, x, drawn[layer - 1])
+        if layer and asked.drawn:
+            x = dropped(call, x, asked.drawn[layer - 1])
         elif layer and call.dropout:
             x, mask = torch.native_dropout(x, call.dropout, True)
             masks.append(mask)
         with lanes_for(call, x, rows.sizes[0]) as lanes:
             for direction, layer_call in enumerate(call.directions_of(layer)):
                 index = layer * directions + direction
-                own = weights[index]
+                W, R, b, R_diag, params = asked.weights[index]
                 with lanes.lane(direction):
-                    more = firsts[index], masks_at(index), unweighted
-                    results.append(_forward(target, layer_call, rows, x, own, *more))
+                    own = call.masks(tensors.ragged, made, index)
+                    given = R, b, asked.first[index], R_diag, params, own, tensors.unweighted
+                    results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 
 
 def _forward(
-    target: Target,
-    layer_call: LayerCall,
-    rows: LayerRows,
-    x: Tensor,
-    own: LayerWeights,
-    first: Sequence[Tensor],
-    masks: Masks | None,
-    unweighted: Sequence[Tensor],
+    layer_call: LayerCall, rows: LayerRows, x: Tensor, W: Tensor | None, given: tuple[Any, ...]
 ) -> Forward:
-    """Run one direction of a layer."""
-    more = own.R, own.b, first, own.R_diag, own.params, masks, unweighted
-    if own.W is not None and target.takes_features(layer_call, x, own.W):
-        inputs = ScanInputs(rows.project(x, None), *more)
-        return target.forward_of_features(layer_call, x, own.W, inputs)
-    wx = rows.project(x, own.W)
+    """Run one direction of a layer; `given` is what `ScanInputs` has besides wx."""
+    target = TARGETS[layer_call.target]
+    if W is not None and target.takes_features(layer_call, x, W):
+        inputs = ScanInputs(rows.project(x, None), *given)
+        return target.forward_of_features(layer_call, x, W, inputs)
+    wx = rows.project(x, W)
     # A buffer of wx that is made here becomes that of the saved gates.
-    return target.forward(layer_call, ScanInputs(wx, *more), donated=wx is not x)
+    return target.forward(layer_call, ScanInputs(wx, *given), donated=wx is not x)
 
 
 def joined_states(run: Call, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:

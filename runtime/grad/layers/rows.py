@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...call.call import Call
+from ...call.call import Call, Tensors
 from ...call.input_backward import InputBackward
 from ...call.places import Places
 from ...call.ragged import Ragged
-from ...targets.layers import target_for
 from ...targets.packing import Packing
+from ...targets.registry import TARGETS
 
 
-class WholeRows:
-    """All rows of all steps: features are (T, B, …), and `sizes` T and B."""
+class LayerRows:
+    """Rows that layers read and write, of all steps: features are (T, B, …), `sizes` T and B."""
 
     def __init__(self, call: Call, sizes: tuple[int, int]) -> None:
         self._call, self.sizes = call, sizes
@@ -43,7 +43,7 @@ class WholeRows:
         call = self._call
         if weight is None:  # it still runs for as many steps
             return x.new_empty(x.shape[1], x.shape[0], call.heads, call.dim, 0)
-        return target_for(call).project_at(x, weight, call.tf32)
+        return TARGETS[call.target].project_at(x, weight, call.tf32)
 
     def read(self, d_wx: Tensor) -> Tensor:
         """Return `d_wx` of a backward as `project_gradients` reads it."""
@@ -62,67 +62,55 @@ class WholeRows:
         `d_wx` is what `read` gave. The gradient of x is added to `d_x` in place; None for a new
         tensor.
         """
-        call = self._call
+        call, packed = self._call, x.ndim == 2  # as one step of all rows
+        if packed:
+            x, d_x = x.unsqueeze(1), None if d_x is None else d_x.unsqueeze(1)
         backward = InputBackward(d_wx, x, weight, wanted, call.tf32, d_x, call.by_head)
-        return target_for(call).project_gradients(backward)
+        found, d_weight = TARGETS[call.target].project_gradients(backward)
+        return found.squeeze(1) if packed and found is not None else found, d_weight
 
 
-class PackedRows:
+class PackedRows(LayerRows):
     """Rows that run, one after the other: features are (total, …). Products read no others."""
 
     def __init__(self, call: Call, packing: Packing) -> None:
-        self._whole, self._packing = WholeRows(call, packing.sizes), packing
-        self.sizes = packing.sizes
+        super().__init__(call, packing.sizes)
+        self._packing = packing
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return packed features; see `WholeRows`."""
+        """Return packed features; see `LayerRows`."""
         return self._packing.pack(outputs)
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
-        """Return the inverse of `joined`; see `WholeRows`."""
-        return self._whole.split(None if features is None else self._packing.pad(features))
+        """Return the inverse of `joined`; see `LayerRows`."""
+        return super().split(None if features is None else self._packing.pad(features))
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the input's contribution to the gates; see `WholeRows`."""
-        assert weight is not None
-        return _padded(self._whole.project(x.unsqueeze(1), weight)[0], self._packing.pad)
+        """Return the input's contribution to the gates; see `LayerRows`."""
+        return _padded(super().project(x.unsqueeze(1), weight)[0], self._packing.pad)
 
     def read(self, d_wx: Tensor) -> Tensor:
-        """Return `d_wx` as (1, total, N, D, Gx); see `WholeRows`."""
+        """Return `d_wx` as (1, total, N, D, Gx); see `LayerRows`."""
 
         def pack(rows: Tensor) -> Tensor:
             return self._packing.pack([rows]).view(-1, *rows.shape[2:])
 
         return _packed(d_wx, pack).unsqueeze(0)
 
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        d_x: Tensor | None = None,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`; see `WholeRows`."""
-        to = None if d_x is None else d_x.unsqueeze(1)
-        own = d_wx, x.unsqueeze(1), weight, wanted
-        found, d_weight = self._whole.project_gradients(*own, to)
-        return None if found is None else found.squeeze(1), d_weight
 
-
-class GivenRows(WholeRows):
+class GivenRows(LayerRows):
     """Rows of a call that takes wx: its features are wx, (B, T, N, D, Gx), and states."""
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return the states of the only direction, (T, B, N, D); see `WholeRows`."""
+        """Return the states of the only direction, (T, B, N, D); see `LayerRows`."""
         return outputs[0]
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
-        """Return the gradient of the only direction; see `WholeRows`."""
+        """Return the gradient of the only direction; see `LayerRows`."""
         return [features]
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return wx; see `WholeRows`."""
+        """Return wx; see `LayerRows`."""
         return x
 
 
@@ -135,15 +123,15 @@ class GivenPackedRows(GivenRows):
         self._places = places
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return the states of the only direction, (total, N, D); see `WholeRows`."""
+        """Return the states of the only direction, (total, N, D); see `LayerRows`."""
         return self._places.pack(outputs[0])
 
     def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
-        """Return the gradient of the only direction; see `WholeRows`."""
+        """Return the gradient of the only direction; see `LayerRows`."""
         return [None if features is None else self._places.pad(features)]
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return wx of padded rows; see `WholeRows`."""
+        """Return wx of padded rows; see `LayerRows`."""
         return _padded(x, self._places.pad)
 
     def read(self, d_wx: Tensor) -> Tensor:
@@ -165,9 +153,6 @@ def _packed(wx: Tensor, pack: Callable[[Tensor], Tensor]) -> Tensor:
     return found if straight else found.transpose(2, 3)
 
 
-LayerRows = WholeRows | PackedRows
-
-
 def sizes_of(call: Call, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
     """Return T and B of a call on x."""
     if ragged is not None and ragged.places is not None:
@@ -178,12 +163,13 @@ def sizes_of(call: Call, x: Tensor, ragged: Ragged | None) -> tuple[int, int]:
     return (x.shape[1], x.shape[0]) if call.takes_wx else (x.shape[0], x.shape[1])
 
 
-def layer_rows(call: Call, sizes: tuple[int, int], ragged: Ragged | None, total: int) -> LayerRows:
-    """Return the rows of a call of T steps and B rows; `total` counts packed ones."""
+def layer_rows(call: Call, sizes: tuple[int, int], tensors: Tensors) -> LayerRows:
+    """Return the rows of a call of T steps and B rows."""
+    ragged = tensors.ragged
     if ragged is not None and ragged.places is not None:
         return GivenPackedRows(call, ragged.places)
     if call.takes_wx:
         return GivenRows(call, sizes)
     if ragged is None or ragged.starts is None:
-        return WholeRows(call, sizes)
-    return PackedRows(call, target_for(call).packing(ragged.starts, sizes, total))
+        return LayerRows(call, sizes)
+    return PackedRows(call, TARGETS[call.target].packing(ragged.starts, sizes, len(tensors.x)))

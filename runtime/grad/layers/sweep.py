@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.layers import LayersRead, LayerWeights
-from ...call.made_masks import MadeMasks
-from ...call.ragged import Ragged
+from ...call.layers import LayerWeights
+from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved
 from ...program.samples import input_weight_of_samples, of_samples
-from ...targets.layers import lanes_for, target_for, weights_for
+from ...targets.layers import lanes_for, weights_for
+from ...targets.registry import TARGETS
+from ..kept import Kept
 from .forward import dropped
 from .rows import LayerRows
 
@@ -24,27 +25,14 @@ class Left(NamedTuple):
     """Tensors that the backward of a call of all layers reads, as the forward left them.
 
     `tensors` has the inputs, without x where it takes wx and the backward does not read it, and
-    `weights` those of each direction of each layer. `results` has the states of each run at all
-    steps, and what its kernel saved; `masks` has the mask of each dropout. `made` has the masks of
-    lengths and resets. `sizes` are T and B.
+    `weights` those of each direction of each layer. `kept` has the mask of each dropout, also where
+    the caller drew it. `sizes` are T and B.
     """
 
     tensors: Tensors
     weights: list[LayerWeights]
-    masks: Sequence[Tensor]
-    results: Sequence[Sequence[Tensor]]
-    made: MadeMasks | None
+    kept: Kept
     sizes: tuple[int, int]
-
-    @property
-    def ragged(self) -> Ragged | None:
-        """Lengths and resets of the call."""
-        return self.tensors.ragged
-
-    @property
-    def x(self) -> Tensor:
-        """Input of the call."""
-        return self.tensors.x
 
     @property
     def others(self) -> int:
@@ -52,18 +40,13 @@ class Left(NamedTuple):
         return len(self.tensors.before_weights())
 
 
-def left_by(
-    call: Call,
-    tensors: Tensors,
-    masks: Sequence[Any],
-    runs: Sequence[Sequence[Any]],
-    made: MadeMasks | None,
-) -> Left:
+def left_by(call: Call, tensors: Tensors, kept: Kept) -> Left:
     """Return what a forward left: the call's tensors, and what it kept."""
-    masks = masks if tensors.drawn is None else tensors.drawn.unbind(0)
-    steps, batch = runs[-1][0].shape[:2]
+    if tensors.drawn is not None:
+        kept = kept._replace(masks=tensors.drawn.unbind(0))
+    steps, batch = kept.runs[-1][0].shape[:2]
     weights = weights_for(call, tensors.weights, forward=False)
-    return Left(tensors, weights, masks, runs, made, (steps, batch))
+    return Left(tensors, weights, kept, (steps, batch))
 
 
 @dataclass(slots=True)
@@ -110,9 +93,9 @@ class Sweep:
         def read(layer: int) -> tuple[Saved, Sequence[Tensor | None]]:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
-        reads = LayersRead(saved.x, d_y, read, saved.masks, self.donated)
-        asked = call.asked(saved.weights, self.firsts)
-        return target_for(call).backward_layers(asked, reads, finish)
+        reads = LayersRead(saved.tensors.x, d_y, read, saved.kept.masks, self.donated)
+        asked = LayersCall(call, saved.weights, self.firsts)
+        return TARGETS[call.target].backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:
         """Run a layer, and return the gradient of the output of the layer below, or of x.
@@ -153,7 +136,7 @@ class Sweep:
 
     def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
         """Return the gradient of the output of the layer below, from that of a layer's input."""
-        masks = self.saved.masks
+        masks = self.saved.kept.masks
         if d_below is None and (layer or self.needs[0]):
             d_below = torch.zeros_like(below)
         if layer and masks and d_below is not None:
@@ -166,7 +149,7 @@ class Sweep:
         """Run a direction of a layer."""
         call, read = self.call, self._saved(index, below)
         d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
-        layer_call, target = call.directions[index % len(call.directions)], target_for(call)
+        layer_call, target = call.directions[index % len(call.directions)], TARGETS[call.target]
         found = target.backward(layer_call, read, d_states, self._d_last(index), self.donated)
         return found if not call.samples else of_samples(layer_call, call.samples, read, found)
 
@@ -187,9 +170,9 @@ class Sweep:
     def _saved(self, index: int, below: Tensor) -> Saved:
         """Return what the forward of a direction of a layer left, whose input is given."""
         call, own = self.call, self.saved.weights[index]
-        *sequences, kept = self.saved.results[index]
+        *sequences, kept = self.saved.kept.runs[index]
         choice = call.directions[index % len(call.directions)].choice
-        again = target_for(call).computes_gates_again(choice.save)
+        again = TARGETS[call.target].computes_gates_again(choice.save)
         return Saved(
             self.rows.project(below, own.W) if again else None,
             own.R,
@@ -200,7 +183,7 @@ class Sweep:
             sequences,
             kept,
             () if call.given else call.zero,
-            masks=call.masks(self.saved.ragged, self.saved.made, index),
+            masks=call.masks(self.saved.tensors.ragged, self.saved.kept.made, index),
             by_head=call.by_head,
             unweighted=self.saved.tensors.unweighted,
             apart=call.samples > 0,
@@ -208,7 +191,7 @@ class Sweep:
 
     def d_ragged(self) -> list[Tensor | None]:
         """Return the gradients of what says how rows take steps: of learned reset values alone."""
-        ragged, found = self.saved.ragged, list[Tensor | None]()
+        ragged, found = self.saved.tensors.ragged, list[Tensor | None]()
         if ragged is None:
             return found
         for number, value in enumerate(ragged.reset_to or ()):
@@ -235,14 +218,22 @@ class Sweep:
         return saved.others + index * len(saved.weights[index].flat())
 
     def _input_of(self, layer: int) -> Tensor:
-        """Return what a layer read: x, or the output below it without dropped features."""
+        """Return what a layer read: x, or the output below it without dropped features.
+
+        In x, (T, B, input), there are zeros where a row runs no step.
+        """
         call, saved, directions = self.call, self.saved, len(self.call.directions)
         if not layer:
-            return first_input(call, saved)
-        results = saved.results[(layer - 1) * directions : layer * directions]
+            x, ragged, made = saved.tensors.x, saved.tensors.ragged, saved.kept.made
+            # wx and packed rows stay as they are.
+            padded = not call.takes_wx and ragged is not None and ragged.starts is None
+            if not padded or ragged is None or ragged.lengths is None or made is None:
+                return x
+            return TARGETS[call.target].rows_that_run(x, ragged, made)
+        results = saved.kept.runs[(layer - 1) * directions : layer * directions]
         below = self.rows.joined([result[0] for result in results])
-        if saved.masks:
-            below = dropped(call, below, saved.masks[layer - 1])
+        if saved.kept.masks:
+            below = dropped(call, below, saved.kept.masks[layer - 1])
         return below
 
 
@@ -254,16 +245,3 @@ def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
         None if weights.R_diag is None else found.d_R_diag,
         *found.d_params.unbind(0),
     )
-
-
-def first_input(call: Call, saved: Left) -> Tensor:
-    """Return the input of the first layer with zeros where a row runs no step.
-
-    wx and packed rows, (total, input), stay as they are.
-    """
-    x, ragged, made = saved.x, saved.ragged, saved.made
-    if call.takes_wx or made is None or ragged is None:
-        return x
-    if ragged.lengths is None or ragged.starts is not None:
-        return x
-    return target_for(call).rows_that_run(x, ragged, made)

@@ -16,18 +16,18 @@ import torch
 from torch import _C, Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
+from ....errors import BackwardError, SecondOrderError
 from ...call.call import Call
 from ...call.marks import never_traced
 from ...call.plain import is_watched, treats_itself
 from ...call.spans import alone
 from ...call.text import CallText, read_call, write_call
-from ...errors import BackwardError, SecondOrderError
 from ...program.replays import replayed
 from ...program.seen import Entry, Seen
-from ...targets.layers import target_for
-from ...targets.registry import target_of
+from ...targets.registry import TARGETS, target_of
 from ..check_saved import as_left
-from ..compute import Kept, forgets_wx, forward_of, gradients_of, inference_of
+from ..compute import forgets_wx, forward_of, gradients_of, inference_of
+from ..kept import Kept
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
 from .fakes import fake_call, fake_call_backward
@@ -135,7 +135,7 @@ def _backward(
     if named.ragged is not None:
         steps, batch = runs[-1][0].shape[:2]
         sizes, device = (batch, steps), results[0].device
-        made = target_for(call).made_masks(named.ragged, sizes, device, call.reverses)
+        made = TARGETS[call.target].made_masks(named.ragged, sizes, device, call.reverses)
     wanted = written.spread(needs, False)
     own = call, named, Kept((), runs, made), (), gradients, wanted
     found = gradients_of(*own, retained=True)
@@ -174,7 +174,7 @@ def _remember(key: Hashable, tensors: Sequence[Tensor], call: Call) -> Entry:
     first = Entry(call)
     if not _calls.again(key):
         return first
-    return _calls.remember(key, tensors, first, target_for(call).replays(call)) or first
+    return _calls.remember(key, tensors, first, TARGETS[call.target].replays(call)) or first
 
 
 def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:

@@ -8,17 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....errors import TensorError
 from ...call.call import Call, Tensors
 from ...call.layer_call import backward_reads
+from ...call.plain import check_memory
 from ...call.rows_form import RowsForm
 from ...call.tensors import ScanInputs
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
-from ...check.tensor import check_like, check_memory, shape_error
-from ...errors import TensorError
-from ...targets.layers import states_for, target_for
+from ...check.tensor import check_like, shape_error
+from ...targets.layers import states_for
 from ...targets.refusals import check_takes_inputs, check_takes_masks
+from ...targets.registry import TARGETS
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
 from ..layers.rows import sizes_of
@@ -71,7 +73,7 @@ def check_results(
     x, spec, save = named.x, call.directions[0].cell, written.settings.choice.save
     steps, batch = sizes_of(call, x, named.ragged)
     rows = batch, call.heads * call.parts // call.runs, call.dim
-    kept = target_for(call).saved_shape(spec, (steps, *rows), True, save)
+    kept = TARGETS[call.target].saved_shape(spec, (steps, *rows), True, save)
     kind = x.dtype, x.device
     for run in runs:
         for state, own, read in zip(spec.states, run, backward_reads(spec), strict=False):
@@ -138,7 +140,7 @@ def _check_count(call: Call, written: CallText, tensors: Sequence[Any]) -> None:
 
 def _check_rows(call: Call, tensors: Tensors) -> None:
     """Check lengths, resets and the cell's inputs."""
-    target, x, ragged = target_for(call), tensors.x, tensors.ragged
+    target, x, ragged = TARGETS[call.target], tensors.x, tensors.ragged
     if tensors.unweighted:
         check_takes_inputs(target, x.device.type)
     if ragged is None:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from ...check.module import check_flag
-from ...errors import TensorError
+from ....errors import TensorError
+from ...call.options import check_flag
 from ..base import OnKernels
 from ..serve import why_no_kernels
 from .faster import faster_by_torch

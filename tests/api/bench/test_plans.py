@@ -18,7 +18,7 @@ from rnnc.cli.bench import plans, rows
 from rnnc.codegen.cuda.kinds import KINDS, best_tilings, kinds_for
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import DIRECTIONS, PlanError
-from rnnc.runtime.errors import ResidencyError
+from rnnc.errors import ResidencyError
 from typer.testing import CliRunner
 
 H200 = limits_of("H200")

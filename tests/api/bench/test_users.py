@@ -16,7 +16,7 @@ from rnnc.bench.modules.contenders import OURS
 from rnnc.bench.modules.measure import Side, UserResult, measure_user
 from rnnc.bench.modules.tables import losses_first, summary, users_table
 from rnnc.cli.app import app
-from rnnc.runtime.errors import TensorError
+from rnnc.errors import TensorError
 from typer.testing import CliRunner
 
 SMALL = Case("gru", 4, 2, 3)

@@ -9,11 +9,11 @@ import struct
 import rnnc
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.source import cuda_source
+from rnnc.errors import NoCudaError
 from rnnc.report.ptx import ptx_lines
 from rnnc.report.sass import disassembled, nvdisasm, sass_lines, with_sizes
 from rnnc.report.terms import Terms
 from rnnc.runtime.cuda.nvrtc import cubin_with_lines
-from rnnc.runtime.errors import NoCudaError
 
 
 def lit(shown, term):

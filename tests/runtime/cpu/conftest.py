@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from rnnc.runtime.cpu.compile import cpu_library
-from rnnc.runtime.cpu.sequence import _facts
 from rnnc.runtime.cpu.step_facts import facts_of_step
 
 
@@ -34,4 +33,3 @@ def _forget() -> None:
     """Libraries that this process has loaded."""
     cpu_library.cache_clear()
     facts_of_step.cache_clear()
-    _facts.cache_clear()

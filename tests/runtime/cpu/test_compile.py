@@ -214,7 +214,7 @@ def test_a_compiler_is_tried_once_on_a_machine(empty_cache, monkeypatch):
     compile_probe = building._probed
     monkeypatch.setattr(building, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
     assert building.has_openmp(compiler, flags) == building.has_openmp(compiler, flags)
-    assert ways == [(compiler, flags)]
+    assert [way[:2] for way in ways] == [(compiler, flags)]
 
 
 @pytest.mark.parametrize("kept", [None, {}, "x", 1])

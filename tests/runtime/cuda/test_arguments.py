@@ -107,7 +107,7 @@ def test_masks_lie_there_too(name):
 @pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn"])
 def test_what_a_grid_gets_beside_lies_there_too(name):
     cell = rnnc.cells.get(name)
-    counts = (len(layout_of(cell).states), len(layout_of(cell).params))
+    counts = (len(layout_of(cell).states), len(layout_of(cell).params), False, 0)
     lines = [
         *assertions("GridArguments<ForwardArguments>", grid_struct(forward_arguments(*counts))),
         *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),

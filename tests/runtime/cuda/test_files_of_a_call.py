@@ -12,7 +12,7 @@ import torch
 from rnnc.runtime.cuda import target
 
 ROOT = Path(rnnc.__file__).resolve().parents[1]
-MOST = 15
+MOST = 14
 SIZES = {"block": 64, "cluster": 256, "grid": 256}
 
 

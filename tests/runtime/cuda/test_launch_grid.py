@@ -14,7 +14,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import launcher_of
-from rnnc.runtime.cuda.resident import tiled
+from rnnc.runtime.cuda.resident import launcher
 from rnnc.runtime.cuda.resident.parts import launches
 from rnnc.runtime.cuda.step_down import check_counts
 
@@ -65,9 +65,9 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
     def load(cell, plan, name, device):
         return lambda grid, given: noted.append((grid, given.first_tile, given.first_head))
 
-    monkeypatch.setattr(tiled, "load_kernel", load)
+    monkeypatch.setattr(launcher, "load_kernel", load)
     plan, sizes = PLANS[variant], CallSizes(530_000, 66_000, 64)
-    arguments = forward_arguments(2, 0)()
+    arguments = forward_arguments(2, 0, False, 0)()
     launcher_of(LSTM, plan, sizes, 0).run(arguments, None, torch.zeros(1), 2)
     tiles = plan.batch_tiles(sizes.batch)
     wanted = launches(plan, sizes.heads, tiles)

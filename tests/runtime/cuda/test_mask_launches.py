@@ -17,7 +17,7 @@ from rnnc.runtime.call.made_masks import MadeMasks
 from rnnc.runtime.call.masks import RESTART, Masks, masks_of, read_states, with_reset_values
 from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.targets.packing import TorchPacking
+from rnnc.runtime.targets.packing import Packing
 
 KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
@@ -130,7 +130,7 @@ def test_masks(batch, steps, given, launches):
     ragged = Ragged(lengths, None if reset is None else reset.t(), None)
     made = rows.made_masks(ragged, (batch, steps), torch.device("cpu"), (False, True))
     for direction, reverse in enumerate((False, True)):
-        wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
+        wanted = masks_of(lengths, ragged.reset, (batch, steps), torch.device("cpu"), reverse)
         assert torch.equal(made.steps[direction], wanted.steps)
         order = None if lengths is None else expected_order(lengths, steps)
         restarts = expected_restarts(wanted.steps, None if order is None else order[0])
@@ -158,7 +158,7 @@ def test_states_that_products_read(units, form, reverse, launches):
     cell, dtype = rnnc.cells.gru, random.choice((torch.float64, torch.float16))
     lengths, reset = drawn(4, 7, "both")
     values = [torch.randn(*form, 2, units).to(dtype)]
-    found = masks_of(lengths, reset, values, (4, 7), torch.device("cpu"), reverse)
+    found = masks_of(lengths, reset.t(), (4, 7), torch.device("cpu"), reverse)
     found = with_reset_values(found, values, reverse)
     states = [torch.randn(7, 4, 2, units).to(dtype)]
     first = [torch.randn(4, 2, units).to(dtype)]
@@ -178,7 +178,7 @@ def test_states_that_products_of_both_directions_read(units, form, launches):
     lengths, reset = drawn(4, 7, "both")
     values = [torch.randn(*form, 2, units).to(dtype)]
     each = [
-        masks_of(lengths, reset, None, (4, 7), torch.device("cpu"), reverse)
+        masks_of(lengths, reset.t(), (4, 7), torch.device("cpu"), reverse)
         for reverse in (False, True)
     ]
     steps = torch.stack([masks.steps for masks in each])
@@ -210,7 +210,7 @@ def test_rows_that_run(features, launches):
     x = torch.full((5, 9, features), float("nan"), dtype=torch.float16)
     inside = torch.arange(9)[None] < lengths[:, None]
     x[inside] = 1
-    steps = masks_of(lengths, None, None, (5, 9), torch.device("cpu"), False).steps
+    steps = masks_of(lengths, None, (5, 9), torch.device("cpu"), False).steps
     for own in (x.transpose(0, 1), x.transpose(0, 1).contiguous()):
         made = MadeMasks(steps[None], None, None)
         got = rows.rows_that_run(own, Ragged(lengths, None, None), made)
@@ -222,7 +222,7 @@ def test_packed_rows(width, launches):
     sizes = torch.tensor([5, 5, 3, 1, 1])
     starts = torch.cat((sizes.new_zeros(1), sizes.cumsum(0)))
     given = starts, (5, 5), int(starts[-1])
-    ours, torchs = packing.CudaPacking(*given), TorchPacking(*given)
+    ours, torchs = packing.CudaPacking(*given), Packing(*given)
     rows_of = torch.randn(15, 2, width).half()
     inside = torch.arange(5)[None] < sizes[:, None]
     padded = ours.pad(rows_of)

@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.step_down import _others
 
@@ -66,11 +66,12 @@ def test_kernels_get_masks_and_reset_values(kind, form, ran):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_plans_are_those_of_calls_without_masks(kind, simulated_gpu):
-    question = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0, Choice(kind, reverse=True), False)
-    plain, masked = (choose_plan(*question, None, masked) for masked in (False, True))
+    choice = Choice(kind, reverse=True)
+    question = PlanQuestion(CELL, HEADS, DIM, BATCH, torch.bfloat16, 0, choice, False)
+    plain, masked = (choose_plan(question, None, masked) for masked in (False, True))
     assert plain != masked
     assert plain.in_time(True, masked=True) == masked
     assert all(plan.masked for plan in _others(question, "backward", True))
-    stored = choose_plan(*question, None, "stored")
+    stored = choose_plan(question, None, "stored")
     assert stored == masked.with_stored_resets(CELL, 2**20)  # there is room for these sizes
     assert stored.forward in _others(question, "forward", "stored")

@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda.choose import all_plans, asked_for, choose_plan
+from rnnc.runtime.cuda.choose import PlanQuestion, all_plans, choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.step_down import _others
 
@@ -55,7 +55,8 @@ def test_kernels_of_reversed_time_get_the_tensors_as_they_are(kind, save, ran):
 def test_the_plans_are_those_of_calls_that_run_forwards(kind, simulated_gpu):
     sizes = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0)
     orders = (False, True, "half")
-    plans = [choose_plan(*sizes, Choice(kind, reverse=order), False) for order in orders]
+    choices = [Choice(kind, reverse=order) for order in orders]
+    plans = [choose_plan(PlanQuestion(*sizes, choice, False)) for choice in choices]
     assert len(set(plans)) == 3
     for plan, order in zip(plans, orders, strict=True):
         assert plans[0].in_time(order) == plan
@@ -63,6 +64,7 @@ def test_the_plans_are_those_of_calls_that_run_forwards(kind, simulated_gpu):
 
 
 def test_another_plan_for_lack_of_room_runs_in_the_same_order(simulated_gpu):
-    question = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0, Choice(reverse=True), False)
+    sizes = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0)
+    question = PlanQuestion(*sizes, Choice(reverse=True), False)
     assert all(plan.reverse for plan in _others(question, "backward"))
-    assert all(plan.forward.reverse for plan in all_plans(asked_for(*question), True))
+    assert all(plan.forward.reverse for plan in all_plans(question))

@@ -28,7 +28,7 @@ def test_a_tile_runs_as_many_steps_as_its_longest_row(kind, inputs_for, emulated
     lengths = torch.randint(steps // 2, steps + 1, (batch,))
     lengths[::2] = torch.randint(0, steps // 3, (len(lengths[::2]),))
     reverse = random.random() < 0.5
-    masks = masks_of(lengths, None, None, (batch, steps), torch.device("cpu"), reverse)
+    masks = masks_of(lengths, None, (batch, steps), torch.device("cpu"), reverse)
     inputs = ScanInputs(drawn.wx, drawn.R, drawn.b, list(drawn.states), None, (), masks)
     choice = Choice(kind, "gates", "ieee", reverse)
     layer_call = layer_call_of(CELL.text, "simulated", True, (True, True), choice, False, True)

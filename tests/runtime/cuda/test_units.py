@@ -21,13 +21,13 @@ def unit_named(name, code="__global__ void kernel() {}"):
 
 
 def test_what_a_thread_has_begun_is_compiled_once(cache, monkeypatch):
-    compiled, compile_ = [], nvrtc._compile
+    compiled, compile_ = [], nvrtc._compiled
 
     def noted(*given):
         compiled.append(threading.current_thread())
         return compile_(*given)
 
-    monkeypatch.setattr(nvrtc, "_compile", noted)
+    monkeypatch.setattr(nvrtc, "_compiled", noted)
     unit = unit_named("begun")
     units.begin_to_compile(unit, "sm_90")
     assert units._begun(unit, "sm_90").result()

@@ -9,7 +9,7 @@ import sys
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call.forms import OWN, flat_weights
+from rnnc.runtime.call.forms import OWN
 from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.call.settings import Asked
 from rnnc.runtime.call.text import CallText, read_call, write_call
@@ -46,7 +46,7 @@ def arguments(cell, layers, way, dropout=0.0, keep=True, given=True, rows=(), al
     parts, directions = layers * (1 + both), 1 + both
     flat, form = rnn._weights_on(torch.device("cpu")), rnn._form
     if cell.name == "fastgrnn":
-        flat, form = flat_weights(form, flat, parts), OWN
+        flat, form = form.flat(flat, parts), OWN
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
     states = [

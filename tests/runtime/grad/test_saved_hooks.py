@@ -223,7 +223,7 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
 
     def run(call, left, gradients, needs, donated):
         assert donated
-        left.results[0][-1].zero_()
+        left.kept.runs[0][-1].zero_()
         raise torch.OutOfMemoryError("no room for the sum")
 
     monkeypatch.setattr(compute, "backward_layers", run)

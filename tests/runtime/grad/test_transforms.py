@@ -8,7 +8,7 @@ import pytest
 import rnnc
 import torch
 import torch.autograd.forward_ad as fwd
-from rnnc.runtime.errors import SecondOrderError, TransformError
+from rnnc.errors import SecondOrderError, TransformError
 from rnnc.runtime.grad import functional
 from rnnc.runtime.run import route
 from torch import func

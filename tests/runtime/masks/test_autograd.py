@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.errors import SecondOrderError
+from rnnc.errors import SecondOrderError
 
 CELL = rnnc.cells.elman
 B, T, N, D = 3, 4, 2, 3

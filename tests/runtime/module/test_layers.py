@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.errors import TensorError
+from rnnc.errors import TensorError
 from torch.autograd.graph import saved_tensors_hooks
 
 

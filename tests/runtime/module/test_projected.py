@@ -10,7 +10,7 @@ import rnnc
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rnnc import Constant, Gate, Param, State, constant, exp, gate, param, state, tanh
-from rnnc.runtime.errors import TensorError
+from rnnc.errors import TensorError
 from rnnc.runtime.targets.reference import evaluate
 from torch.fx.experimental.proxy_tensor import make_fx
 

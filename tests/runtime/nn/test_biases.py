@@ -27,11 +27,11 @@ def test_biases_are_added_at_once(name, form, layers):
     module = getattr(rnnc.nn, name)(4, 5, layers, bidirectional=True).requires_grad_(False)
     weights, parts = list(module.parameters()), 2 * layers
     with Noted() as by_kernels:
-        found = form.weights(weights, parts, by_kernels=True)
+        found = form.for_kernels(weights, parts, False, True)
     with Noted() as followed:
         wanted = form.weights(weights, parts)
     with Noted() as unread:
-        without = form.weights(weights, parts, by_kernels=True, biases=False)
+        without = form.for_kernels(weights, parts, False, False)
     for got, want, other in zip(found, wanted, without, strict=True):
         for one, two in zip(got.flat(), want.flat(), strict=True):
             assert (one is None and two is None) or torch.equal(one, two)
@@ -47,5 +47,5 @@ def test_weights_without_biases():
     module = rnnc.nn.GRU(4, 5, bias=False)
     weights = [*module.parameters(), None, None]
     for biases in (True, False):
-        (found,) = TORCH_GRU.weights(weights, 1, by_kernels=True, biases=biases)
+        (found,) = TORCH_GRU.for_kernels(weights, 1, False, biases)
         assert found.b is None

@@ -7,8 +7,8 @@ import re
 import pytest
 import rnnc
 import torch
+from rnnc.errors import NoCompilerError
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.errors import NoCompilerError
 from rnnc.runtime.nn import masks
 from rnnc.runtime.process.caller import warn_once
 from torch import nn

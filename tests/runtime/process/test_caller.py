@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
+from rnnc.errors import NoCompilerError
 from rnnc.runtime.cpu import build, compile
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.errors import NoCompilerError
 from rnnc.runtime.process import caller
 from rnnc.runtime.store import long_work, private
 from torch import nn

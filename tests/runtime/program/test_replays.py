@@ -326,7 +326,7 @@ def test_a_replay_that_fails_undoes_what_it_began():
 
 
 def test_which_words_of_a_struct_are_addresses():
-    struct = grid_struct(backward_arguments(2, 3))
+    struct = grid_struct(backward_arguments(2, 3, False, 0))
     numbers = array("q", range(ctypes.sizeof(struct) // 8))
     filled = struct.from_buffer(numbers)
     found = [numbers[word] for word, _ in addresses_of(struct)]

@@ -119,7 +119,8 @@ class Seen:
                 self.names.append(name)
             return result
 
-        monkeypatch.setattr(of, name, noting)
+        static = isinstance(vars(of)[name], staticmethod)
+        monkeypatch.setattr(of, name, staticmethod(noting) if static else noting)
 
     def way(self):
         """The way that the last call took."""

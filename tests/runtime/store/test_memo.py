@@ -13,8 +13,9 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.derive import derive
 from rnnc.codegen.render import states_read_before
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime.store import facts, memo, planned
-from rnnc.runtime.store.facts import facts_of
+from rnnc.runtime.call import facts
+from rnnc.runtime.call.facts import facts_of
+from rnnc.runtime.store import memo, planned
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
 from rnnc.runtime.store.tuned import Asked
@@ -175,7 +176,7 @@ import rnnc, torch
 from rnnc.codegen import derive
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.store.facts import facts_of
+from rnnc.runtime.call.facts import facts_of
 from rnnc.runtime.store.planned import planned
 from rnnc.runtime.store.tuned import Asked
 if os.fork():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -29,31 +30,17 @@ STREAM, CAPTURING = 5, 9
 CPU = torch.device("cpu")
 
 
-class Blas:
-    """A library whose products are torch's, on the stream that was said last."""
-
-    def __init__(self, log):
-        self.log, self.stream = log, None
-
-    @contextmanager
-    def on(self, stream, workspace):
-        assert workspace.numel() == 64
-        self.stream = stream
-        try:
-            yield
-        finally:
-            self.stream = None
-
-
 class Product:
-    """Notes each product."""
+    """Notes each product, on the stream that it is given."""
 
-    def __init__(self, blas, a, b, to, *, transposed, tf32):
-        self.blas = blas
+    log: list
 
-    def __call__(self):
-        assert self.blas.stream is not None
-        self.blas.log.append(("product", self.blas.stream))
+    def __init__(self, kind, device):
+        assert kind.products == 1
+
+    def __call__(self, first, second, to, stream, workspace, size):
+        assert size == 64
+        self.log.append(("product", stream))
 
 
 @pytest.fixture
@@ -71,6 +58,10 @@ def log(monkeypatch):
         launch(CAPTURING)
         return SimpleNamespace(handle=11)
 
+    @cache
+    def workspace_of(device, stream):
+        return torch.empty(64, dtype=torch.uint8)
+
     class Chain:
         def add(self, kernel, grid, arguments, overlapping=False):
             assert not overlapping
@@ -84,17 +75,17 @@ def log(monkeypatch):
             name = f"graph {found.count('made')}"
             return SimpleNamespace(launch=lambda stream: found.append((name, stream)))
 
-    blas = Blas(found)
+    monkeypatch.setattr(Product, "log", found, raising=False)
     for name, fake in {
         "load_kernel": load,
         "chain": lambda: nullcontext(Chain()),
-        "blas_of": lambda device: blas,
         "workspace_bytes": lambda device: 64,
+        "lasting_workspace": workspace_of,
         "device_tensor": lambda size, dtype, device, stream: torch.empty(size, dtype=dtype),
         "never_unload": lambda kernel: found.append("for good"),
     }.items():
         monkeypatch.setattr(alternating_work, name, fake)
-    monkeypatch.setattr(alternating_library, "Product", Product)
+    monkeypatch.setattr(alternating_library, "ByGemmEx", Product)
     monkeypatch.setattr(alternating_library, "captured", captured)
     return found
 
@@ -108,7 +99,7 @@ def work(direction="forward", lasting=True):
 
 def run(made, steps):
     forward = made.direction == "forward"
-    arguments = (forward_arguments if forward else backward_arguments)(1, 0)()
+    arguments = (forward_arguments if forward else backward_arguments)(1, 0, False, 0)()
     made.run(arguments, steps, torch.randn(1, 1, 3, 3))
 
 
@@ -204,7 +195,7 @@ def test_an_interrupt_in_a_capture_leaves_no_graph(log, monkeypatch):
 
 def test_bytes_are_counted(log):
     made = work()
-    tensors = [made._workspace.memory, *made._states, *made._buffers.values()]
+    tensors = [made._product._workspace, *made._states, *made._buffers.values()]
     tensors += [*made._product._weights, *made._product.factors, *made._product.operands]
     assert made.nbytes > sum(t.nbytes for t in tensors)
     assert made.nbytes - sum(-(-t.nbytes // 512) * 512 for t in tensors) == (
@@ -232,7 +223,7 @@ def calls(log, monkeypatch):
     def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad, tf32=False):
         state.update(stream=stream, capturing=capturing)
         with mode():
-            arguments = forward_arguments(1, 0)()
+            arguments = forward_arguments(1, 0, False, 0)()
             like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
             sizes = CallSizes(rows, 1, 3)
             plan = replace(PLANS["forward"], tf32=tf32)
@@ -250,8 +241,8 @@ def test_works_are_kept_by_size_and_stream(calls):
         calls()
     assert len(calls(rows=4)) == 2
     first, _, other = calls(stream=6)
-    assert first._workspace is not other._workspace
-    assert calls(rows=9)[-1]._workspace is first._workspace  # one a stream
+    assert first._product._workspace is not other._product._workspace
+    assert calls(rows=9)[-1]._product._workspace is first._product._workspace  # one a stream
     rnnc.free_memory()
     assert len(calls()) == 5
 

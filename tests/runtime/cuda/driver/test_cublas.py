@@ -8,7 +8,8 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 from rnnc.runtime.cuda.driver import cublas, matmul
-from rnnc.runtime.cuda.driver.cublas import Blas, Product
+from rnnc.runtime.cuda.driver.cublas import Blas
+from rnnc.runtime.cuda.driver.matmul import ByGemmEx
 from rnnc.runtime.cuda.products import multiplier, multiply
 from rnnc.runtime.cuda.products.multiplier import EXACT, ROUNDED
 from torch import Tensor
@@ -94,24 +95,19 @@ def blas(monkeypatch):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (4, 3, 5, 7), (3, 1, 1, 1), (2, 1, 6, 1)])
 @pytest.mark.parametrize("dtype", KINDS.values(), ids=str)
-def test_each_product(blas, dtype, sizes, transposed):
+def test_each_product(blas, without_lt, dtype, sizes, transposed):
     count, rows, inner, columns = sizes
     real = torch.float64 if dtype == torch.float64 else torch.float32
     a = torch.randn(count, rows, inner).to(dtype)
     b = torch.randn(count, *((columns, inner) if transposed else (inner, columns))).to(dtype)
     to = torch.full((count, rows, columns), torch.nan, dtype=real)
-    Product(blas, a, b, to, transposed=transposed, tf32=True)()
+    each = (0, inner), (1, inner) if transposed else (0, columns)
+    kind, places = multiplier.product_kind(to, a, b, each, tf32=True, add=False)
+    ByGemmEx(kind, 0)(*places, 5, 0, 0)
     wanted = a.double() @ (b.mT if transposed else b).double()
     torch.testing.assert_close(to.double(), wanted, rtol=1e-6, atol=1e-6)
     computes = {torch.float32: 77, torch.float64: 70}
     assert blas.library.computes == [computes.get(dtype, 68)]
-
-
-def test_float32_keeps_its_digits_unless_allowed(blas):
-    a = b = torch.randn(1, 2, 2)
-    to = torch.empty(1, 2, 2)  # outlives the product, which reads its address once
-    Product(blas, a, b, to, transposed=False, tf32=False)()
-    assert blas.library.computes == [68]
 
 
 LAYOUTS = {
@@ -159,16 +155,14 @@ def test_a_product_of_any_strides(blas, without_lt, sizes, first, second, add):
 
 def test_the_workspace_is_given_after_the_stream_which_takes_it_away(blas):
     workspace = torch.empty(64, dtype=torch.uint8)
-    with blas.on(5, workspace):
-        pass
+    blas.at(5, workspace.data_ptr(), 64)
     assert blas.library.calls == [("stream", 5), ("workspace", workspace.data_ptr(), 64)]
 
 
 def test_what_is_set_already_is_not_set_again(blas):
     first, second = (torch.empty(64, dtype=torch.uint8) for _ in range(2))
     for stream, workspace in ((5, first), (5, first), (6, first), (6, second), (5, first)):
-        with blas.on(stream, workspace):
-            pass
+        blas.at(stream, workspace.data_ptr(), 64)
     assert [call[1] for call in blas.library.calls if call[0] == "stream"] == [5, 6, 6, 5]
     assert len(blas.library.calls) == 8
 
@@ -176,7 +170,4 @@ def test_what_is_set_already_is_not_set_again(blas):
 def test_a_failure_is_named(blas):
     blas.library.cublasSetStream_v2 = lambda *_: 14
     with pytest.raises(RuntimeError, match="cublasSetStream failed with cublasStatus_t 14"):
-        blas.on(5, torch.empty(64)).__enter__()
-    blas.library.cublasSetStream_v2 = lambda *_: 0
-    with blas.on(5, torch.empty(64)):
-        pass  # the lock is free again
+        blas.at(5, 64, 64)

@@ -12,6 +12,7 @@ import torch
 from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
+from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
@@ -20,12 +21,11 @@ from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
 from rnnc.runtime.cuda.prepared import prepare
-from rnnc.runtime.errors import ResidencyError
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
-ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
+ASKED = choose.PlanQuestion(LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
 STEPS = 100
-ARGUMENTS = forward_arguments(2, 0)()
+ARGUMENTS = forward_arguments(2, 0, False, 0)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
@@ -145,7 +145,7 @@ def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
     plans = forwards()
     run, tried = no_room_for(*plans[:2])
     with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
-        assert step_down.with_room(plans[0], run, STEPS, asked=ASKED) == plans[2]
+        assert step_down.with_room(plans[0], run, STEPS, question=ASKED) == plans[2]
     assert tried == plans[:3]
 
 
@@ -158,14 +158,14 @@ def test_auto_runs_another_plan_where_memory_ends(h200):
         return plan
 
     with pytest.warns(RuntimeWarning, match="out of memory"):
-        assert step_down.with_room(plans[0], run, STEPS, asked=ASKED) == plans[1]
+        assert step_down.with_room(plans[0], run, STEPS, question=ASKED) == plans[1]
 
 
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
     plans = forwards()
     run, _ = no_room_for(*plans)
     with pytest.raises(ResidencyError, match="no room"):
-        step_down.with_room(plans[0], run, STEPS, asked=ASKED)
+        step_down.with_room(plans[0], run, STEPS, question=ASKED)
 
 
 def test_a_plan_that_was_asked_for_is_not_replaced():
@@ -182,7 +182,7 @@ def test_a_plan_that_failed_is_not_tried_again(h200):
     run, tried = no_room_for()
     with pytest.warns(RuntimeWarning, match="no room here"):
         assert step_down.with_room(
-            plans[0], run, STEPS, ResidencyError("launch", "no room here", "", ""), asked=ASKED
+            plans[0], run, STEPS, ResidencyError("launch", "no room here", "", ""), question=ASKED
         )
     assert tried == [plans[1]]
 
@@ -206,17 +206,17 @@ def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").backward
     long = 100_000
     with pytest.warns(RuntimeWarning, match="300 MiB free"):
-        ran = step_down.with_room(grid, lambda plan: plan, long, asked=ASKED)
+        ran = step_down.with_room(grid, lambda plan: plan, long, question=ASKED)
     assert ran.kind != "grid"
 
 
 def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
     asked = free(10**6)
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
-    assert step_down.with_room(grid, lambda plan: plan, STEPS, asked=ASKED) is grid
+    assert step_down.with_room(grid, lambda plan: plan, STEPS, question=ASKED) is grid
     assert asked == []
     long = 100_000
-    assert step_down.with_room(grid, lambda plan: plan, long, asked=ASKED) is grid
+    assert step_down.with_room(grid, lambda plan: plan, long, question=ASKED) is grid
     assert asked == [0]
 
 
@@ -244,6 +244,6 @@ def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):
     monkeypatch.setattr(choose, "load_kernel", load)
     monkeypatch.setattr(choose, "recall", lambda asked: None)
     choose.choose_plan.cache_clear()
-    choose.choose_plan(*ASKED, "forward")
+    choose.choose_plan(ASKED, "forward")
     assert loaded == ["rnnc_forward"]
     choose.choose_plan.cache_clear()

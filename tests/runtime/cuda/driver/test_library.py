@@ -11,7 +11,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.driver import cublas_lt, library, matmul
+from rnnc.runtime.cuda.driver import library, matmul
+from rnnc.runtime.cuda.driver.proposals import Proposal
 
 SECONDS = 0.2
 
@@ -97,26 +98,17 @@ def test_the_first_launch_of_a_kernel_lets_go(simulated_gpu, functions, monkeypa
 def test_the_first_product_of_a_kind_lets_go(monkeypatch):
     entered = []
 
-    def cuda_library(stem, kind=ctypes.CDLL):
+    def function(kind):
         def multiply(*_):
-            entered.append((stem, kind))
+            entered.append(kind)
             return 0
 
-        return SimpleNamespace(cublasLtMatmul=multiply)
+        return multiply
 
-    monkeypatch.setattr(cublas_lt, "cuda_library", cuda_library)
-    monkeypatch.setattr(cublas_lt, "cublas_lt", lambda: SimpleNamespace(cublasLtMatmul=multiplies))
-    cublas_lt.keeping_product.cache_clear()
-
-    def multiplies(*_):
-        entered.append(("cublasLt", ctypes.CDLL))
-        return 0
-
-    multiplies.argtypes = ()
-    product = object.__new__(matmul._ByLt)
-    product._launch, product._before, product._first = multiplies, (1, 2, 3), 4
-    product._middle, product._after, product._tail = (5, 6), 7, 8
+    lt = SimpleNamespace(keeping=function(ctypes.PyDLL))
+    lt.library = SimpleNamespace(cublasLtMatmul=function(ctypes.CDLL))
+    monkeypatch.setattr(matmul, "cluster_of", lambda *_: 1)
+    product = matmul._ByLt(lt, Proposal(), [], (1, 2), (3, 4, 5, 6, 7))
     for _ in range(3):
         product(1, 2, 3, 0, 0, 0)
-    cublas_lt.keeping_product.cache_clear()
-    assert entered == [("cublasLt", kind) for kind in (ctypes.CDLL, *[ctypes.PyDLL] * 2)]
+    assert entered == [ctypes.CDLL, ctypes.PyDLL, ctypes.PyDLL]

@@ -197,7 +197,5 @@ def driver(simulated_gpu, monkeypatch):
     kernel = SimpleNamespace(function=0, threads=0, shared=0)
     monkeypatch.setattr(schedule, "load_kernel", lambda *_: kernel)
     schedule._found.cache_clear()
-    products.bounded_products.cache_clear()
     yield driver.notes
     schedule._found.cache_clear()
-    products.bounded_products.cache_clear()

@@ -7,9 +7,9 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.wavefront import groups
 from rnnc.codegen.cuda.wavefront.items import Counter, items_of
+from rnnc.errors import NoCudaError, RnncError
 from rnnc.runtime.cuda.wavefront import run as module_run
 from rnnc.runtime.cuda.wavefront import schedule
-from rnnc.runtime.errors import NoCudaError, RnncError
 
 LAYERS, CHUNKS, CHUNK, BATCH, HIDDEN = 3, 4, 64, 2, 32
 STREAMS = LAYERS + LAYERS - 1  # of layers, and of the products between them

@@ -9,7 +9,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
 from ...codegen.layout import layout_of, states_read_before
 from ...codegen.spaces import numbers
-from .memo import remembered
+from ..store.memo import remembered
 
 
 class Counts(NamedTuple):

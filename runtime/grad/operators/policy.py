@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from ..grad.operators.call import call_op
+from .call import call_op
 
 SAVED_OPERATORS = (call_op,)
 

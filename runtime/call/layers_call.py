@@ -1,0 +1,59 @@
+"""Calls of several layers with their tensors, as a target reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .call import Call
+from .layer_call import LayerCall
+from .layers import LayerWeights
+from .tensors import Saved
+
+
+class LayersCall(NamedTuple):
+    """Call of layers, with its tensors besides its input.
+
+    Attributes:
+        call: of all layers; of one direction where they run at the same time.
+        weights: of each direction of each layer.
+        first: the states of each of them before the first step.
+        drawn: the mask of each dropout, where the caller draws them.
+    """
+
+    call: Call
+    weights: Sequence[LayerWeights]
+    first: Sequence[Sequence[Tensor]]
+    drawn: Sequence[Tensor] = ()
+
+    @property
+    def layer_call(self) -> LayerCall:
+        """Call of each layer."""
+        return self.call.directions[0]
+
+    def input_weight(self, layer: int) -> Tensor:
+        """Return W of a layer; cells of layers that run at the same time all take input."""
+        weight = self.weights[layer].W
+        assert weight is not None
+        return weight
+
+
+class LayersRead(NamedTuple):
+    """Tensors that the backward of a call of layers reads.
+
+    Attributes:
+        x: the input, (T, B, input).
+        d_y: the gradient of the output, (T, B, features), or None for zero.
+        layer: gives what a layer's forward saved and the gradients of its last states, (B, N, D) or
+            None for zero, by its number.
+        masks: of each dropout.
+        donated: whether nobody reads what the kernels saved again: it may be overwritten.
+    """
+
+    x: Tensor
+    d_y: Tensor | None
+    layer: Callable[[int], tuple[Saved, Sequence[Tensor | None]]]
+    masks: Sequence[Tensor]
+    donated: bool
