@@ -76,8 +76,8 @@ class _LongReverse(Reverse):
         ends: dict[Node, dict[Value, Node]] = {}  # by loop, the cotangents of its results
         for node in reversed([n for n in nodes if n in active and not n.is_leaf]):
             if node in ends:
-                for argument, share in self._unwound(node, computed, ends[node], active):
-                    shares[argument].append(share)
+                for argument, gradient in self._unwound(node, computed, ends[node], active):
+                    shares[argument].append(gradient)
             total = _sum(shares[node])
             if total is None:
                 continue

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from .grammar import Grammar, call
-from .tree import CellDraw, Node, name, number
+from .grammar import Grammar
+from .tree import CellDraw, Node, call, name, number
 
 _MOST_PASSES = 7
 
