@@ -98,7 +98,9 @@ class Empty(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return empty results."""
         text = self.with_gradients if torch.is_grad_enabled() else self.without
-        found = torch.ops.rnnc_empty.call.default([x, *self.weights], text)
+        # One by one, since torch 2.11 cannot trace a ParameterList that is unpacked.
+        weights = [self.weights[place] for place in range(len(self.weights))]
+        found = torch.ops.rnnc_empty.call.default([x, *weights], text)
         return found[0], tuple(found[1 : 1 + STATES])
 
 
