@@ -36,6 +36,7 @@ hardswish = row(
     # The quotient first, because 6 * x overflows before the result does.
     cpp="x * ((x < real(-3) ? real(0) : (x > real(3) ? real(6) : x + real(3))) / real(6))",
     torch="F.hardswish(x)",
-    pullback=lambda d, y, x: (where.of(x <= -3, 0, where.of(x < 3, d * (x / 3 + 0.5), d)),),
+    # 2 * x + 3 is exactly 0 at -1.5, also where a quotient is rounded.
+    pullback=lambda d, y, x: (where.of(x <= -3, 0, where.of(x < 3, d * (2 * x + 3) / 6, d)),),
     free_name=True,
 )

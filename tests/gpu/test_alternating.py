@@ -24,7 +24,6 @@ DIMS = (40, 768, 13, 96, 200, 1000, 64, 256, 1)
 STEPS = (33, 1, 96, 7)
 BATCHES = (1, 17, 16, 33, 3, 70)
 MOST_UNITS = 2**21  # batch rows x steps x units
-CHOICE_IN_ARGUMENTS = 6  # of `choose_plan`
 
 
 def shapes():
@@ -61,9 +60,7 @@ def planned(monkeypatch):
                     plans.setdefault(save, plan)
         if not plans:
             pytest.skip(f"{cell.name} has no product of its own with {rows} rows")
-        monkeypatch.setattr(
-            ready, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
-        )
+        monkeypatch.setattr(ready, "choose_plan", lambda question, *_: plans[question.choice.save])
         return plans["gates"].forward
 
     return choose

@@ -166,7 +166,9 @@ FUNCTIONS |= {
 
 
 def test_every_row_with_a_free_name_is_here() -> None:
-    assert {name for name, row in TABLE.items() if row.free_name} <= {*FUNCTIONS}
+    """But `with_gradient`, which has the value of one argument and the gradient of the other."""
+    rows = {name for name, row in TABLE.items() if row.free_name}
+    assert rows - {"with_gradient"} <= {*FUNCTIONS}
 
 
 def every_number(dtype: torch.dtype) -> Tensor:
