@@ -114,7 +114,8 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
     long = len(ordered(cell.updates)) > _LONGEST_SEARCHED
     reverse = long_adjoint if long else adjoint
-    back = reverse(updates, wanted, known_values(cell.updates, news))
+    known = known_values(cell.updates, news)
+    back = reverse(updates, wanted, known)
     gradients = list(back.gradients.values())
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]
@@ -122,8 +123,9 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     backward = schedule(
         dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
         constants=constants,
-        taken=wanted,
+        taken=[*wanted, *(s.name for s in kept.values())],
         wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
+        variables=_names_of(rewritten(rewritten(cell.variable_names, known), kept), cell),
         origins=rewritten_origins(back.origins, kept),
     )
     backward = _with_gradients(backward, wanted)
@@ -133,6 +135,7 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         {**dict(zip(updates, rewritten(cell.updates, values), strict=True)), **named},
         constants=constants,
         taken=wanted,
+        variables=_names_of(rewritten(cell.variable_names, values), cell),
         first=kept,
         origins=rewritten_origins(of_terms(cell.updates), values),
     )
@@ -147,6 +150,11 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         saved=tuple(s for s in saved if s in needed),
         reads=tuple(r for r in reads if r in needed),
     )
+
+
+def _names_of(values: list[Node], cell: CellSpec) -> dict[Node, str]:
+    """The names of the cell's variables, as a program writes their values."""
+    return dict(zip(values, cell.variable_names.values(), strict=True))
 
 
 def _with_gradients(program: Program, wanted: list[str]) -> Program:

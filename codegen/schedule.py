@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..cellspec.expression.node import Node, make, ordered, symbol
-from ..cellspec.expression.sharing import worth_a_name
+from ..cellspec.expression.sharing import (
+    LONGEST_LINE,
+    TemporaryNames,
+    longest_first,
+    worth_a_name,
+)
+from ..cellspec.expression.spell import ATOM, PYTHON, spell_node
 from ..cellspec.functions import TABLE
 from .origins import Origins, joined
 from .program import Program, Statement, symbols_of
@@ -17,6 +23,7 @@ def schedule(
     constants: Iterable[str],
     taken: Iterable[str],
     wishes: Mapping[Node, str] | None = None,
+    variables: Mapping[Node, str] | None = None,
     first: Iterable[Node] = (),
     origins: Origins | None = None,
 ) -> Program:
@@ -27,11 +34,13 @@ def schedule(
         constants: symbols that are not inputs, because the source has them as numbers.
         taken: names that temporaries must not have.
         wishes: preferred names of some values.
+        variables: names of values in place of `t0`, `t1`, ….
         first: results, or parts of results, that are computed before the others.
         origins: the terms of the equations that nodes came from.
 
     Returns:
-        The program; temporaries have names such as `sigmoid_f`, or `t0`, `t1`, ….
+        The program; temporaries have names such as `sigmoid_f`, those of variables, or `t0`, `t1`,
+        ….
     """
     constants = set(constants)
     outputs = {name: symbol(name) for name in results}
@@ -40,22 +49,34 @@ def schedule(
         if not value.is_leaf:
             owners.setdefault(value, name)
     shared = {*worth_a_name(results.values()), *owners}
-    names = _Names({*taken, *constants, *outputs}, wishes or {})
+    names = _Names({*taken, *constants, *outputs}, wishes or {}, variables or {})
     symbols: dict[Node, Node] = {}
     short: dict[Node, Node] = {}
+    texts: dict[Node, tuple[str, int]] = {}
     carried = _Carried(origins or {})
     statements = []
+
+    def state(node: Node) -> None:
+        """Give a value a statement of its own."""
+        body = short[node]
+        target = outputs[owners[node]] if node in owners else names.of(node, body)
+        symbols[node], texts[node] = target, (target.name, ATOM)
+        statements.append(Statement(target, body, carried.end(node, body, target)))
+
     for node in ordered([*first, *results.values()]):
         same = _difference_of_itself(node)
         of = node if same is None else make("-", None, (same, same))
+        texts[node] = spell_node(of, [texts[a] for a in of.args], PYTHON)
+        for argument in longest_first(of, texts, symbols):
+            if len(texts[node][0]) <= _LONGEST_TEXT:
+                break
+            state(argument)
+            texts[node] = spell_node(of, [texts[a] for a in of.args], PYTHON)
         args = tuple(symbols.get(a) or short[a] for a in of.args)
-        body = of if args == of.args else make(of.op, of.value, args, of.tag)
-        short[node] = body
+        short[node] = of if args == of.args else make(of.op, of.value, args, of.tag)
         carried.add(node, of.args)
         if node in shared:
-            target = outputs[owners[node]] if node in owners else names.of(node, body)
-            symbols[node] = target
-            statements.append(Statement(target, body, carried.end(node, body, target)))
+            state(node)
     for name, value in results.items():
         if owners.get(value) != name:
             # A number, an input, or the value of another output.
@@ -127,13 +148,18 @@ def _without_gradient(node: Node) -> Node:
 _LONGEST_NAME = 40
 
 
+#: The most letters of a statement's value, so that its line is not too long.
+_LONGEST_TEXT = LONGEST_LINE - _LONGEST_NAME - len(" = ")
+
+
 class _Names:
     """Names for temporaries; a function of one symbol is named after both."""
 
-    def __init__(self, used: set[str], wishes: Mapping[Node, str]) -> None:
-        self.used = used
+    def __init__(
+        self, used: set[str], wishes: Mapping[Node, str], variables: Mapping[Node, str]
+    ) -> None:
+        self.names = TemporaryNames(variables, used)
         self.wishes = wishes
-        self.count = 0
 
     def of(self, node: Node, body: Node) -> Node:
         """A free name for a value that is computed as `body`."""
@@ -141,10 +167,4 @@ class _Names:
         if not wish and body.op == "call" and len(body.args) == 1 and body.args[0].is_symbol:
             assert body.name in TABLE
             wish = f"{body.name}_{body.args[0].name}"
-        if len(wish) > _LONGEST_NAME:
-            wish = ""
-        while not wish or wish in self.used:
-            wish = f"t{self.count}"
-            self.count += 1
-        self.used.add(wish)
-        return symbol(wish)
+        return symbol(self.names.of(node, wish if len(wish) <= _LONGEST_NAME else ""))

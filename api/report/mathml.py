@@ -57,7 +57,9 @@ def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equa
     # Each new value is written in terms of the smaller new values.
     states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
     news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}
-    shared = {n: w for n, w in named_values(cell.updates).items() if n not in news}
+    shared = {
+        n: w for n, w in named_values(cell.updates, cell.variable_names).items() if n not in news
+    }
     named = {**{node: printer.plain(name) for node, name in shared.items()}, **news}
     for node, name in shared.items():
         found.append(Equation(name, printer.row(name, printer.plain(name), node, named)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
 from ..expression.node import Node, ordered, symbol
-from ..expression.sharing import named_values
+from ..expression.sharing import LONGEST_LINE, named_values
 from ..expression.text import to_text
 from .latex import Letters, latex
 
@@ -28,8 +28,7 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         if gate.bias:
             terms.append(f"b_{gate.name}")
         lines.append(f"{gate.name} = {' + '.join(terms)}")
-    rows = _by_reference(cell, "'")
-    named = named_values(value for _, value in rows)
+    rows, named = _named_rows(cell, "'")
     lines += [f"{name} = {to_text(value, named)}" for value, name in named.items()]
     return (*lines, *(f"{n}' = {named.get(v) or to_text(v, named)}" for n, v in rows))
 
@@ -44,8 +43,8 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         nodes = ordered([update], stop=others)
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
-    rows = [value for _, value in _by_reference(cell, "'")]
-    named = named_values(rows)
+    states_rows, named = _named_rows(cell, "'")
+    rows = [value for _, value in states_rows]
     found: list[tuple[Node, ...]] = [(symbol(gate.name),) for gate in cell.gates]
     for value in (*named, *rows):
         below = [n for n in ordered(value.args, stop=named) if n not in named]
@@ -72,14 +71,33 @@ def latex_block(cell: CellSpec) -> str:
         if gate.bias:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
-    values = _by_reference(cell, "_next")
-    named = {node: f"v_{{{name[1:]}}}" for node, name in named_values(v for _, v in values).items()}
+    values, names = _named_rows(cell, "_next")
+    own = {*cell.variable_names.values()}
+    named = {
+        node: letters.letter(name) if name in own else f"v_{{{name[1:]}}}"
+        for node, name in names.items()
+    }
     rows += [f"{name} &= {latex(value, letters, named)}" for value, name in named.items()]
     rows += [
         f"{letters.letter(name)}_t &= {named.get(value) or latex(value, letters, named)}"
         for name, value in values
     ]
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
+
+
+def _named_rows(cell: CellSpec, ending: str) -> tuple[list[tuple[str, Node]], dict[Node, str]]:
+    """The rows of `_by_reference`, and the values in them that have lines of their own."""
+    rows, variables = _by_reference(cell, ending), cell.variable_names
+    news = {
+        update: symbol(f"{state.name}{ending}")
+        for state, update in zip(cell.states, cell.updates, strict=True)
+        if not update.is_leaf
+    }
+    inner = [node for node in variables if node not in news]
+    short = dict(zip(rewritten(inner, news), (variables[node] for node in inner), strict=True))
+    longest = max(len(name) for name in (*short.values(), *(f"{n}'" for n, _ in rows), "t1000"))
+    named = named_values((v for _, v in rows), short, width=LONGEST_LINE - longest - len(" = "))
+    return rows, named
 
 
 def _by_reference(cell: CellSpec, ending: str) -> list[tuple[str, Node]]:

@@ -9,17 +9,24 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..errors import CellError, kind_of
+from ..expression.graph import canonical_nodes
 from ..expression.node import Node, node_of
 from ..expression.sharing import exactly_named_values
 from ..expression.text import from_text, to_exact_text
 
 
-def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
-    """The field `updates`, and the field `shared` if values need names.
+def updates_as_text(
+    updates: Sequence[Node], variables: Mapping[Node, str] | None = None
+) -> dict[str, Any]:
+    """The field `updates`, and the field `shared` if values have names.
 
     `shared` is a list of pairs, a name and a text, and each text may use the names before it.
+
+    Args:
+        updates: the new values.
+        variables: the names of values that have one.
     """
-    named = exactly_named_values(updates)
+    named = exactly_named_values(updates, variables)
     texts: dict[str, Any] = {
         "updates": [named.get(u) or to_exact_text(u, named) for u in updates],
     }
@@ -29,7 +36,7 @@ def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
 
 
 def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a cell with shared values in place of their names.
+    """The fields of a cell with shared values in place of their names, which become variables.
 
     Raises:
         CellError: the shared values are not a list of pairs of a name and a text.
@@ -48,6 +55,10 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     updates = rest.get("updates")
     if isinstance(updates, list | tuple):
         rest["updates"] = tuple(from_text(u, known) if isinstance(u, str) else u for u in updates)
+        if known and all(isinstance(u, Node) for u in rest["updates"]):
+            new = canonical_nodes(rest["updates"])
+            pairs = ((new[node], name) for name, node in known.items() if node in new)
+            rest["variables"] = tuple((node, name) for node, name in pairs if node.args)
     return rest
 
 
