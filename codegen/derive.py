@@ -130,14 +130,14 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     )
     backward = _with_gradients(backward, wanted)
     named = {s.name: value for value, s in kept.items()}
-    values = known_values(cell.updates, {})
+    plain = known_values(cell.updates, {})
     forward = schedule(
-        {**dict(zip(updates, rewritten(cell.updates, values), strict=True)), **named},
+        {**dict(zip(updates, rewritten(cell.updates, plain), strict=True)), **named},
         constants=constants,
         taken=wanted,
-        variables=_names_of(rewritten(cell.variable_names, values), cell),
+        variables=_names_of(rewritten(cell.variable_names, plain), cell),
         first=kept,
-        origins=rewritten_origins(of_terms(cell.updates), values),
+        origins=rewritten_origins(of_terms(cell.updates), plain),
     )
     needed = {s.name for s in backward.inputs}
     values = {value.args[0].name: s.name for value, s in kept.items()}

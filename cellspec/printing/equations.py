@@ -72,9 +72,9 @@ def latex_block(cell: CellSpec) -> str:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
     values, names = _named_rows(cell, "_next")
-    own = {*cell.variable_names.values()}
+    by_author = {*cell.variable_names.values()}
     named = {
-        node: letters.letter(name) if name in own else f"v_{{{name[1:]}}}"
+        node: letters.letter(name) if name in by_author else f"v_{{{name[1:]}}}"
         for node, name in names.items()
     }
     rows += [f"{name} &= {latex(value, letters, named)}" for value, name in named.items()]
