@@ -12,7 +12,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -24,11 +26,15 @@ from .declare import Constant, Gate, Input, Param, State, finite
 from .errors import CellError
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
+from .names import is_usable
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
 
 # `repr` may shorten an update here, because a cell writes all of its updates together.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
+
+# The context of a dump without the names of variables.
+_WITHOUT_NAMES = "without names"
 
 
 class Pair(BaseModel):
@@ -53,6 +59,8 @@ class CellSpec(BaseModel):
         constants: numbers that all units share.
         updates: the new value of each state, in the order of `states`, as its author wrote it:
             nothing is simplified or reordered.
+        variables: values in the updates with the names that their author gave them. They are shown
+            to people, and no part of the fingerprint and of comparisons.
 
     Raises:
         CellError: the parts contradict each other.
@@ -68,6 +76,7 @@ class CellSpec(BaseModel):
     params: tuple[Param, ...] = ()
     constants: tuple[Constant, ...] = ()
     updates: Annotated[tuple[Expression, ...], AfterValidator(with_canonical_tags)]
+    variables: Annotated[tuple[tuple[Node, str], ...], Field(exclude=True, repr=False)] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -75,8 +84,11 @@ class CellSpec(BaseModel):
         return updates_from_text(fields) if isinstance(fields, dict) else fields
 
     @model_serializer(mode="wrap")
-    def _write(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written = {**others(self), **updates_as_text(self.updates)}
+    def _write(
+        self, others: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        names = {} if info.context == _WITHOUT_NAMES else self.variable_names
+        written = {**others(self), **updates_as_text(self.updates, names)}
         if not self.inputs:  # a cell without has the text and the fingerprint that it always had
             written.pop("inputs", None)
         return written
@@ -116,8 +128,17 @@ class CellSpec(BaseModel):
 
     @cached_property
     def text(self) -> str:
-        """The cell as JSON without its docstring: all that results depend on."""
-        return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
+        """The cell as JSON without docstring and variables: all that results depend on."""
+        fields = self.model_dump(mode="json", exclude={"doc"}, context=_WITHOUT_NAMES)
+        return json.dumps(fields, sort_keys=True)
+
+    @cached_property
+    def variable_names(self) -> dict[Node, str]:
+        """The names of values, without those that something declared has, or its weights."""
+        named = (*self.gates, *self.states, *self.inputs, *self.params, *self.constants)
+        taken = {d.name for d in named}
+        taken |= {f"{letter}_{gate.name}" for gate in self.gates for letter in "xRub"}
+        return {n: name for n, name in self.variables if is_usable(name) and name not in taken}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -198,6 +219,11 @@ class CellSpec(BaseModel):
     def __str__(self) -> str:
         head = f"{self.name}: {self.doc}" if self.doc else self.name
         return "\n".join([head, *(f"  {e}" for e in self.equations())])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CellSpec) or type(other) is not type(self):
+            return NotImplemented
+        return self.doc == other.doc and self.text == other.text
 
     def __hash__(self) -> int:
         # Every call looks its kernels up by cell. Python caches the hash of a text.

@@ -36,6 +36,15 @@ def check_name(name: str, what: str) -> None:
         )
 
 
+def is_usable(name: str) -> bool:
+    """Whether equations and generated code can use a name.
+
+    Args:
+        name: of a variable of a cell's function.
+    """
+    return not _reason(name)
+
+
 def _suggestion(name: str, what: str) -> str:
     """A free name close to the author's: the first of three that breaks no rule."""
     ascii_only = re.sub(r"[^A-Za-z0-9_]", "", _spelled_out(name))

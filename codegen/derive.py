@@ -122,7 +122,8 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
-    back = reverse_mode(updates, wanted, known_values(cell.updates, news))
+    known = known_values(cell.updates, news)
+    back = reverse_mode(updates, wanted, known)
     gradients = list(back.gradients.values())
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]
@@ -130,8 +131,9 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     backward = schedule(
         dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
         constants=constants,
-        taken=[*wanted, *updates],
+        taken=[*wanted, *updates, *(s.name for s in kept.values())],
         wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
+        variables=_names_of(rewritten(rewritten(cell.variable_names, known), kept), cell),
         origins=rewritten_origins(back.origins, kept),
     )
     backward = _with_gradients(backward, wanted)
@@ -141,6 +143,7 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         {**dict(zip(updates, rewritten(cell.updates, alone), strict=True)), **named},
         constants=constants,
         taken=wanted,
+        variables=_names_of(rewritten(cell.variable_names, alone), cell),
         first=kept,
         origins=rewritten_origins(of_terms(cell.updates), alone),
     )
@@ -155,6 +158,11 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         saved=tuple(s for s in saved if s in needed),
         reads=tuple(r for r in reads if r in needed),
     )
+
+
+def _names_of(values: list[Node], cell: CellSpec) -> dict[Node, str]:
+    """The names of the cell's variables, as a program writes their values."""
+    return dict(zip(values, cell.variable_names.values(), strict=True))
 
 
 def _with_gradients(program: Program, wanted: list[str]) -> Program:

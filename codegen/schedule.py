@@ -10,13 +10,20 @@ from ..cellspec.expression.loops import (
     body_of,
     carried,
     cotangent,
+    results_of,
     running_sum,
     starts_of,
     unchanged,
     unchanged_of,
 )
 from ..cellspec.expression.node import Node, make, number, ordered, symbol
-from ..cellspec.expression.sharing import worth_a_name
+from ..cellspec.expression.sharing import (
+    LONGEST_LINE,
+    TemporaryNames,
+    longest_first,
+    worth_a_name,
+)
+from ..cellspec.expression.spell import ATOM, PYTHON, spell_node
 from ..cellspec.functions import TABLE
 from .origins import Origins, joined
 from .program import (
@@ -37,6 +44,7 @@ def schedule(
     constants: Iterable[str],
     taken: Iterable[str],
     wishes: Mapping[Node, str] | None = None,
+    variables: Mapping[Node, str] | None = None,
     first: Iterable[Node] = (),
     origins: Origins | None = None,
 ) -> Program:
@@ -47,11 +55,13 @@ def schedule(
         constants: symbols that are not inputs, because the source has them as numbers.
         taken: names that temporaries must not have.
         wishes: preferred names of some values.
+        variables: names of values in place of `t0`, `t1`, ….
         first: results, or parts of results, that are computed before the others.
         origins: the terms of the equations that nodes came from.
 
     Returns:
-        The program; temporaries have names such as `sigmoid_f`, or `t0`, `t1`, ….
+        The program; temporaries have names such as `sigmoid_f`, those of variables, or `t0`, `t1`,
+        ….
     """
     constants = set(constants)
     outputs = {name: symbol(name) for name in results}
@@ -59,7 +69,8 @@ def schedule(
     for name, value in results.items():
         if not value.is_leaf:
             owners.setdefault(value, outputs[name])
-    scope = _Scope(_Names({*taken, *constants, *outputs}, wishes or {}), _Terms(origins or {}), {})
+    names = _Names({*taken, *constants, *outputs}, wishes or {}, variables or {})
+    scope = _Scope(names, _Terms(origins or {}), {})
     shared = {*worth_a_name(results.values()), *owners}
     statements = scope.statements((*first, *results.values()), shared, owners)
     for name, value in results.items():
@@ -84,6 +95,7 @@ class _Scope:
         terms: of the values.
         symbols: by value, its name.
         written: by value, its name or its expression over names.
+        texts: by value, what is written as text, with its precedence.
         loops: by node, the statement of a loop.
     """
 
@@ -92,6 +104,7 @@ class _Scope:
         self.terms = terms
         self.symbols = symbols
         self.written = dict(symbols)
+        self.texts = {node: (target.name, ATOM) for node, target in symbols.items()}
         self.loops: dict[Node, Loop | Unwinding] = {}
 
     def statements(
@@ -121,15 +134,32 @@ class _Scope:
                 continue
             same = _difference_of_itself(node)
             of = node if same is None else make("-", None, (same, same))
+            self.texts[node] = self._text(of)
+            for argument in longest_first(of, self.texts, self.symbols):
+                if len(self.texts[node][0]) <= _LONGEST_TEXT:
+                    break
+                found.append(self._state(argument, owners))
+                self.texts[node] = self._text(of)
             args = tuple(self.written[a] for a in of.args)
-            body = of if args == of.args else make(of.op, of.value, args, of.tag)
-            self.written[node] = body
+            self.written[node] = of if args == of.args else make(of.op, of.value, args, of.tag)
             self.terms.add(node, of.args)
             if node in shared:
-                target = owners.get(node) or self.names.of(node, body)
-                self.symbols[node] = self.written[node] = target
-                found.append(Statement(target, body, self.terms.end(node, body, target)))
+                found.append(self._state(node, owners))
         return found
+
+    def _text(self, node: Node) -> tuple[str, int]:
+        return spell_node(node, [self.texts[a] for a in node.args], PYTHON)
+
+    def _state(self, node: Node, owners: Mapping[Node, Node]) -> Statement:
+        """The statement of a value, which has a name from there on."""
+        body = self.written[node]
+        target = owners.get(node) or self.names.of(node, body)
+        self._name(node, target)
+        return Statement(target, body, self.terms.end(node, body, target))
+
+    def _name(self, node: Node, target: Node) -> None:
+        self.symbols[node] = self.written[node] = target
+        self.texts[node] = target.name, ATOM
 
     def _take(self, node: Node, found: list[AnyStatement], owners: Mapping[Node, Node]) -> None:
         """Name the result of a loop."""
@@ -139,11 +169,11 @@ class _Scope:
         if node in owners:
             found.append(Statement(owners[node], target, self.terms.of[node]))
             target = owners[node]
-        self.symbols[node] = self.written[node] = target
+        self._name(node, target)
 
     def _loop(self, node: Node, keeps: bool) -> Loop:
         starts = tuple(self.written[start] for start in starts_of(node))
-        targets = tuple(self.names.fresh() for _ in starts)
+        targets = tuple(self.names.of_result(result) for result in results_of(node))
         scope = self._inside(node, dict(zip(map(carried, count()), targets, strict=False)))
         statements, new = scope.body(body_of(node))
         return Loop(body_of(node).passes, targets, starts, statements, new, keeps)
@@ -249,13 +279,18 @@ def _without_gradient(node: Node) -> Node:
 _LONGEST_NAME = 40
 
 
+#: The most letters of a statement's value, so that its line is not too long.
+_LONGEST_TEXT = LONGEST_LINE - _LONGEST_NAME - len(" = ")
+
+
 class _Names:
     """Names for temporaries; a function of one symbol is named after both."""
 
-    def __init__(self, used: set[str], wishes: Mapping[Node, str]) -> None:
-        self.used = used
+    def __init__(
+        self, used: set[str], wishes: Mapping[Node, str], variables: Mapping[Node, str]
+    ) -> None:
+        self.names = TemporaryNames(variables, used)
         self.wishes = wishes
-        self.count = 0
 
     def of(self, node: Node, body: Node) -> Node:
         """A free name for a value that is computed as `body`."""
@@ -263,12 +298,12 @@ class _Names:
         if not wish and body.op == "call" and len(body.args) == 1 and body.args[0].is_symbol:
             assert body.name in TABLE
             wish = f"{body.name}_{body.args[0].name}"
-        return self.fresh("" if len(wish) > _LONGEST_NAME else wish)
+        return symbol(self.names.of(node, wish if len(wish) <= _LONGEST_NAME else ""))
+
+    def of_result(self, result: Node) -> Node:
+        """A free name for the result of a loop, which is the value that it carries too."""
+        return symbol(self.names.of(result))
 
     def fresh(self, wish: str = "") -> Node:
         """A free name, if possible the one that is wished."""
-        while not wish or wish in self.used:
-            wish = f"t{self.count}"
-            self.count += 1
-        self.used.add(wish)
-        return symbol(wish)
+        return symbol(self.names.of(wish=wish))

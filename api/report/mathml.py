@@ -48,7 +48,7 @@ def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equa
     # Each new value is written in terms of the smaller new values.
     states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
     news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}
-    written = naming(cell.updates)
+    written = naming(cell.updates, variables=cell.variable_names)
     named = {**printer.names(written), **news}
     found += printer.statements(written, named, leave_out=news)
     for state, update in states:

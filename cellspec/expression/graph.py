@@ -45,6 +45,12 @@ def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
     Expressions that differ only in their tags become the same nodes.
     """
     roots = tuple(roots)
+    new = canonical_nodes(roots)
+    return tuple(new[root] for root in roots)
+
+
+def canonical_nodes(roots: Iterable[Node]) -> dict[Node, Node]:
+    """For each node below the roots, what `with_canonical_tags` makes of it."""
     tags = count()
     new: dict[Node, Node] = {}
     for node in everywhere(roots):
@@ -54,7 +60,7 @@ def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
             value = Body(value.passes, tuple(new[root] for root in value.roots))
         same = now == node.args and tag == node.tag and value == node.value
         new[node] = node if same else make(node.op, value, now, tag)
-    return tuple(new[root] for root in roots)
+    return new
 
 
 def calls(roots: Iterable[Node]) -> set[str]:

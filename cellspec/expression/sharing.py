@@ -10,18 +10,20 @@ values that it starts from and those that its body reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
 
 from .graph import uses
 from .loops import body_of, carried, results_of, starts_of, unchanged, unchanged_of
 from .node import Node, ordered
+from .spell import ATOM, PYTHON, spell_node
 
 #: The greatest depth of brackets in a text; Python's parser reads about 90.
 _DEPTH = 40
 #: The most nodes that a text may repeat before its shared values get names.
 _REPEATED = 2000
+#: The most letters of a printed line: a name, " = " and the text of a value.
+LONGEST_LINE = 160
 #: Nodes that are written as parts of a statement of their own.
 LOOPS = ("repeat", "unwind", "result")
 
@@ -31,7 +33,7 @@ class Named:
     """A value that is written as a statement.
 
     Attributes:
-        name: t0, t1, …, which no gate, state, param or constant may have.
+        name: of the author's variable, else t0, t1, …, which nothing declared may have.
         node: the value.
     """
 
@@ -85,64 +87,158 @@ class Naming:
         return {**self.names, **{node: symbol.name for node, symbol in self.symbols.items()}}
 
 
-def naming(roots: Iterable[Node], exact: bool = False) -> Naming:
+class TemporaryNames:
+    """Names for values: those of the author's variables, else t0, t1, …."""
+
+    def __init__(self, variables: Mapping[Node, str], used: Iterable[str] = ()) -> None:
+        self.variables = variables
+        self.used = {*used}
+        self.count = 0
+
+    def of(self, node: Node | None = None, wish: str = "") -> str:
+        """A name that no other value has: the wish, that of the variable, or t with a number."""
+        name = wish
+        if node is not None and (not name or name in self.used):
+            name = self.variables.get(node, "")
+        while not name or name in self.used:
+            name = f"t{self.count}"
+            self.count += 1
+        self.used.add(name)
+        return name
+
+    def copy(self) -> TemporaryNames:
+        """The same names, of which the others know nothing."""
+        found = TemporaryNames(self.variables, self.used)
+        found.count = self.count
+        return found
+
+
+def naming(
+    roots: Iterable[Node],
+    exact: bool = False,
+    variables: Mapping[Node, str] | None = None,
+    width: int | None = None,
+) -> Naming:
     """The statements that are written before some expressions, and the names of their values.
 
     There are none if the expressions can be written out.
 
     Args:
         roots: the expressions.
-        exact: whether each node with a tag that would be written twice gets a name too.
+        exact: whether each value of a variable gets a name, and each node with a tag that would be
+            written twice.
+        variables: names of nodes.
+        width: the most letters of a text; None for any number.
     """
-    return _naming(tuple(roots), exact, {}, {}, (f"t{place}" for place in count()))
+    writer = _Writer(exact, width, variables or {})
+    return writer.naming(tuple(roots), {}, {}, TemporaryNames(variables or {}))
 
 
-def _naming(
-    roots: tuple[Node, ...],
-    exact: bool,
-    outer: Mapping[Node, str],
-    symbols: Mapping[Node, Node],
-    free: Iterator[str],
-) -> Naming:
-    nodes = ordered(roots)
-    loops = [node for node in nodes if node.op == "repeat"]
-    found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
-    if not _is_moderate(roots, nodes):
-        found.update(worth_a_name(roots))
-    if outer and len(roots) > 1:
-        # The carried values change together, so each new one is computed before.
-        found.update(root for root in roots if not root.is_leaf)
-    if exact:
-        found |= _written_again(nodes, roots, found)
-    names, statements = dict(outer), list[Named | Loop]()
-    for node in nodes:
-        if node.op == "repeat":
-            own = tuple(next(free) for _ in starts_of(node))
-            names |= zip(results_of(node), own, strict=True)
-            body = _body(node, own, names, symbols, exact, free)
-            statements.append(Loop(node, own, body))
-        elif node in found and node.op not in LOOPS:
-            names[node] = next(free)
+@dataclass(frozen=True)
+class _Writer:
+    """How all scopes are written."""
+
+    exact: bool
+    width: int | None
+    variables: Mapping[Node, str]
+
+    def naming(
+        self,
+        roots: tuple[Node, ...],
+        outer: Mapping[Node, str],
+        symbols: Mapping[Node, Node],
+        free: TemporaryNames,
+    ) -> Naming:
+        """The naming of a scope, given the names that it begins with, and those that are free."""
+        nodes = ordered(roots)
+        loops = [node for node in nodes if node.op == "repeat"]
+        found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
+        if not _is_moderate(roots, nodes):
+            found.update(worth_a_name(roots))
+        if outer and len(roots) > 1:
+            # The carried values change together, so each new one is computed before.
+            found.update(root for root in roots if not root.is_leaf)
+        own = {node for node in nodes if node in self.variables}
+        if self.exact:
+            found |= own
+            found |= _written_again(nodes, roots, found)
+        before = free.copy()
+        written = self._written(roots, nodes, found, outer, symbols, free)
+        named = sum(isinstance(statement, Named) for statement in written.statements)
+        if self.width is not None and named > sum(node.op not in LOOPS for node in found):
+            # An author's names are better places to cut a text than others.
+            free.used, free.count = before.used, before.count
+            found |= own - set(roots)
+            written = self._written(roots, nodes, found, outer, symbols, free)
+        return written
+
+    def _written(
+        self,
+        roots: tuple[Node, ...],
+        nodes: list[Node],
+        found: set[Node],
+        outer: Mapping[Node, str],
+        symbols: Mapping[Node, Node],
+        free: TemporaryNames,
+    ) -> Naming:
+        """The naming of a scope with names for some nodes, and others where a text is too long."""
+        names, statements = dict(outer), list[Named | Loop]()
+        texts = {node: (name, ATOM) for node, name in outer.items()}
+        texts |= {node: (symbol.name, ATOM) for node, symbol in symbols.items()}
+
+        def name(node: Node) -> None:
+            names[node] = free.of(node)
+            texts[node] = names[node], ATOM
             statements.append(Named(names[node], node))
-    return Naming(tuple(statements), roots, names, symbols)
+
+        for node in nodes:
+            if node.op == "repeat":
+                own = tuple(free.of(result) for result in results_of(node))
+                names |= zip(results_of(node), own, strict=True)
+                texts |= {result: (names[result], ATOM) for result in results_of(node)}
+                statements.append(Loop(node, own, self._body(node, own, names, symbols, free)))
+            elif node.op != "result" and node not in texts:
+                if self.width is not None:
+                    texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
+                    for argument in longest_first(node, texts, names):
+                        if len(texts[node][0]) <= self.width:
+                            break
+                        name(argument)
+                        texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
+                if node in found:
+                    name(node)
+        return Naming(tuple(statements), roots, names, symbols)
+
+    def _body(
+        self,
+        loop: Node,
+        own: tuple[str, ...],
+        outer: Mapping[Node, str],
+        symbols: Mapping[Node, Node],
+        free: TemporaryNames,
+    ) -> Naming:
+        names: dict[Node, str] = {carried(i): name for i, name in enumerate(own)}
+        leaves: dict[Node, Node] = {}
+        for i, value in enumerate(unchanged_of(loop)):
+            if value in outer:
+                names[unchanged(i)] = outer[value]
+            else:
+                leaves[unchanged(i)] = symbols.get(value, value)
+        return self.naming(body_of(loop).roots, names, leaves, free)
 
 
-def _body(
-    loop: Node,
-    own: tuple[str, ...],
-    outer: Mapping[Node, str],
-    symbols: Mapping[Node, Node],
-    exact: bool,
-    free: Iterator[str],
-) -> Naming:
-    names: dict[Node, str] = {carried(i): name for i, name in enumerate(own)}
-    leaves: dict[Node, Node] = {}
-    for i, value in enumerate(unchanged_of(loop)):
-        if value in outer:
-            names[unchanged(i)] = outer[value]
-        else:
-            leaves[unchanged(i)] = symbols.get(value, value)
-    return _naming(body_of(loop).roots, exact, names, leaves, free)
+def longest_first(
+    node: Node, texts: Mapping[Node, tuple[str, int]], named: Container[Node]
+) -> list[Node]:
+    """The operands of a node that could get a name, those with the longest text first.
+
+    Args:
+        node: the node.
+        texts: of its operands, with their precedence.
+        named: the nodes that have a name.
+    """
+    without = (a for a in dict.fromkeys(node.args) if a.args and a not in named)
+    return sorted(without, key=lambda a: -len(texts[a][0]))
 
 
 def _written_again(nodes: list[Node], roots: Iterable[Node], named: Iterable[Node]) -> set[Node]:

@@ -63,11 +63,18 @@ def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> st
         if missing:
             stack.extend(reversed(missing))
         else:
-            texts[node] = _spelled(node, [texts[a] for a in node.args], form)
+            texts[node] = spell_node(node, [texts[a] for a in node.args], form)
     return texts[root][0]
 
 
-def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, int]:
+def spell_node(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, int]:
+    """The text of a node and its precedence.
+
+    Args:
+        node: the node.
+        args: the texts of its operands and their precedences.
+        form: the language.
+    """
     op = node.op
     if op == "symbol":
         return form.name(node.name), ATOM

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
 from ..expression.node import Node, ordered, symbol
-from ..expression.sharing import LOOPS, Loop, Naming, naming
+from ..expression.sharing import LONGEST_LINE, LOOPS, Loop, Naming, naming
 from ..expression.text import to_text
 from .latex import Letters, latex_rows
 
@@ -29,10 +29,9 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         if gate.bias:
             terms.append(f"b_{gate.name}")
         lines.append(f"{gate.name} = {' + '.join(terms)}")
-    rows = _by_reference(cell, "'")
-    written = naming(value for _, value in rows)
-    new = zip(rows, _values(written), strict=True)
-    return (*lines, *_statements(written), *(f"{name}' = {value}" for (name, _), value in new))
+    names, written = _named_rows(cell, "'")
+    new = zip(names, _values(written), strict=True)
+    return (*lines, *_statements(written), *(f"{name}' = {value}" for name, value in new))
 
 
 def _statements(written: Naming) -> Iterator[str]:
@@ -65,7 +64,7 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         nodes = ordered([update], stop=others)
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
-    rows = naming(value for _, value in _by_reference(cell, "'"))
+    _, rows = _named_rows(cell, "'")
     gates = ((symbol(gate.name),) for gate in cell.gates)
     last = (_below([root], rows, written.get) for root in rows.roots)
     return (*gates, *_statement_terms(rows, written.get), *last)
@@ -124,10 +123,22 @@ def latex_block(cell: CellSpec) -> str:
         if gate.bias:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
-    values = _by_reference(cell, "_next")
-    left = [f"{letters.letter(name)}_t" for name, _ in values]
-    rows += latex_rows(left, naming(value for _, value in values), letters)
+    names, written = _named_rows(cell, "_next")
+    rows += latex_rows([f"{letters.letter(name)}_t" for name in names], written, letters)
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
+
+
+def _named_rows(cell: CellSpec, ending: str) -> tuple[list[str], Naming]:
+    """The states of `_by_reference`, and how their new values are written."""
+    rows, variables = _by_reference(cell, ending), cell.variable_names
+    states = zip(cell.states, cell.updates, strict=True)
+    news = {u: symbol(f"{state.name}{ending}") for state, u in states if not u.is_leaf}
+    inner = [node for node in variables if node not in news]
+    short = dict(zip(rewritten(inner, news), (variables[node] for node in inner), strict=True))
+    names = [name for name, _ in rows]
+    longest = max(len(name) for name in (*short.values(), *(f"{n}'" for n in names), "t1000"))
+    width = LONGEST_LINE - longest - len(" = ")
+    return names, naming((value for _, value in rows), variables=short, width=width)
 
 
 def _by_reference(cell: CellSpec, ending: str) -> list[tuple[str, Node]]:

@@ -9,20 +9,27 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..errors import CellError, kind_of
+from ..expression.graph import canonical_nodes
 from ..expression.loops import MOST_PASSES, repeated
 from ..expression.node import Node, fresh_tag, make, node_of
 from ..expression.sharing import Loop, Naming, naming
 from ..expression.text import from_text, to_exact_text
 
 
-def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
-    """The field `updates`, and the field `shared` if values need names.
+def updates_as_text(
+    updates: Sequence[Node], variables: Mapping[Node, str] | None = None
+) -> dict[str, Any]:
+    """The field `updates`, and the field `shared` if values have names.
 
     `shared` is a list of pairs, a name and a text, and each text may use the names before it. A
     loop is an object: its number of passes, the names of its carried values, what they are before
     the first pass and after each, and a list of shared values of the body.
+
+    Args:
+        updates: the new values.
+        variables: the names of values that have one.
     """
-    written = naming(updates, exact=True)
+    written = naming(updates, exact=True, variables=variables)
     texts: dict[str, Any] = {"updates": _texts(written)}
     if written.statements:
         texts["shared"] = _shared(written)
@@ -55,7 +62,7 @@ def _shared(written: Naming) -> list[Any]:
 
 
 def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a cell with shared values in place of their names.
+    """The fields of a cell with shared values in place of their names, which become variables.
 
     Raises:
         CellError: the shared values are not a list of pairs of a name and a text, and of loops.
@@ -65,6 +72,10 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     updates = rest.get("updates")
     if isinstance(updates, list | tuple):
         rest["updates"] = tuple(from_text(u, known) if isinstance(u, str) else u for u in updates)
+        if known and all(isinstance(u, Node) for u in rest["updates"]):
+            new = canonical_nodes(rest["updates"])
+            pairs = ((new[node], name) for name, node in known.items() if node in new)
+            rest["variables"] = tuple((node, name) for node, name in pairs if node.args)
     return rest
 
 

@@ -51,7 +51,8 @@ def _statement_rows(written: Naming, letters: Letters) -> Iterator[str]:
     named = _latex_names(written, letters)
     for statement in written.statements:
         if isinstance(statement, Loop):
-            names, body = ", ".join(map(_shared, statement.names)), statement.body
+            names = ", ".join(_shared(name, letters) for name in statement.names)
+            body = statement.body
             starts = (named.get(start) or latex(start, letters, {}) for start in statement.starts)
             yield f"{names} &= {', '.join(starts)}"
             yield rf"&\text{{{statement.passes} times:}}"
@@ -59,7 +60,7 @@ def _statement_rows(written: Naming, letters: Letters) -> Iterator[str]:
             new = f"{names} &\\leftarrow {', '.join(_root_texts(body, letters))}"
             yield from (row.replace("&", r"&\quad ", 1) for row in (*rows, new))
         else:
-            yield f"{_shared(statement.name)} &= {latex(statement.node, letters, named)}"
+            yield f"{_shared(statement.name, letters)} &= {latex(statement.node, letters, named)}"
 
 
 def _root_texts(written: Naming, letters: Letters) -> list[str]:
@@ -70,12 +71,13 @@ def _root_texts(written: Naming, letters: Letters) -> list[str]:
 def _latex_names(written: Naming, letters: Letters) -> dict[Node, str]:
     """The LaTeX of values with names, and of symbols of the cell that a body reads."""
     symbols = {node: letters.timed(symbol.name) for node, symbol in written.symbols.items()}
-    return {node: _shared(name) for node, name in written.names.items()} | symbols
+    return {node: _shared(name, letters) for node, name in written.names.items()} | symbols
 
 
-def _shared(name: str) -> str:
-    """The letter of a shared value: v with the number of its name."""
-    return f"v_{{{name[1:]}}}"
+def _shared(name: str, letters: Letters) -> str:
+    """The letter of a shared value: that of its variable, or v with the number of its name."""
+    temporary = name[0] == "t" and name[1:].isdigit()
+    return f"v_{{{name[1:]}}}" if temporary else letters.letter(name)
 
 
 def latex(root: Node, letters: Letters, named: Mapping[Node, str]) -> str:

@@ -15,11 +15,14 @@ from .. import refuse
 from ..cell import CellSpec
 from ..declare import Constant, Gate, Input, Param, State, gate, param, state
 from ..errors import CellError
+from ..expression.graph import canonical_nodes
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
+from ..names import is_usable
 from .place import place, place_of_error, raised_here
 from .refusing import number_of, shown
 from .tracer import Tracer, expression, shared_owner
+from .variables import watched
 
 CellType = TypeVar("CellType", bound=CellSpec)
 
@@ -62,7 +65,11 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         tracers = {d.name: Tracer(symbol(d.name), function.__name__) for d in declarations}
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         states = [d.name for d in declarations if isinstance(d, State)]
-        returned = _run(function, tracers, by_name, states)
+        with watched(code) as variables:
+            returned = _run(function, tracers, by_name, states)
+        updates = tuple(_update(value, function.__name__) for value in returned)
+        canonical = canonical_nodes(updates)
+        names = variables.names(tracers, is_usable)
         return kind(
             name=function.__name__,
             doc=inspect.getdoc(function) or "",
@@ -71,7 +78,8 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
             inputs=tuple(d for d in declarations if isinstance(d, Input)),
             params=tuple(d for d in declarations if isinstance(d, Param)),
             constants=tuple(d for d in declarations if isinstance(d, Constant)),
-            updates=tuple(_update(value, function.__name__) for value in returned),
+            updates=tuple(canonical[update] for update in updates),
+            variables=tuple((canonical[n], name) for n, name in names.items() if n in canonical),
         )
     except CellError as error:
         if error.where in ("", function.__name__):

@@ -11,6 +11,7 @@ from ..expression import node as nodes
 from ..expression.node import Node
 from ..expression.powers import raised
 from .refusing import Refusing, no_operator, number_of, shown
+from .variables import look
 
 
 class Arithmetic:
@@ -101,6 +102,7 @@ class Tracer(Refusing, Arithmetic):
     def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
         self.owner = owner
+        look()
 
     def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
         return compared("==", self, other)
@@ -135,6 +137,7 @@ class Condition(Refusing):
     def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
         self.owner = owner
+        look()
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(nodes.both(self.expression, _condition(other)), shared_owner(self, other))

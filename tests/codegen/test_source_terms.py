@@ -71,7 +71,17 @@ def with_other(cell, term):
     """The cell with another function in place of one term's."""
     shared = 1 - term in ordered(cell.updates)
     other = (SAME_DERIVATIVE if shared else OTHERS[term.name]).node(*term.args)
-    return cell.model_copy(update={"updates": tuple(rewritten(cell.updates, {term: other}))})
+    return exchanged(cell, term, other)
+
+
+def exchanged(cell, term, other):
+    """The cell with another node in place of a term, and the names of its values."""
+    nodes, words = zip(*cell.variables, strict=True) if cell.variables else ((), ())
+    fields = {
+        "updates": tuple(rewritten(cell.updates, {term: other})),
+        "variables": tuple(zip(rewritten(nodes, {term: other}), words, strict=True)),
+    }
+    return cell.model_copy(update=fields)
 
 
 def lines_of(cell, term):
@@ -85,8 +95,7 @@ def lines_of(cell, term):
 
 def replaced(cell, term, function):
     """The cell with a function of the same operands in place of a term."""
-    other = function.node(*term.args)
-    return cell.model_copy(update={"updates": tuple(rewritten(cell.updates, {term: other}))})
+    return exchanged(cell, term, function.node(*term.args))
 
 
 def vanished(cell, other):

@@ -70,12 +70,12 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
     _sigmoid& sigmoid) {
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
-  const real t0 = logsigmoid(f) + m;
-  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
-  const real t1 = exp(minimum(t0 - m_next, real(60)));
-  const real t2 = exp(i - m_next);
-  c_next = t1*c + t2*tanh_z;
-  n_next = t1*n + t2;
+  const real kept_ = logsigmoid(f) + m;
+  m_next = stop_gradient(where((n == real(0)), i, maximum(i, kept_)));
+  const real f_scale_ = exp(minimum(kept_ - m_next, real(60)));
+  const real i_scale_ = exp(i - m_next);
+  c_next = f_scale_*c + i_scale_*tanh_z;
+  n_next = f_scale_*n + i_scale_;
   h_next = sigmoid_o*c_next/n_next;
 }
 

@@ -49,12 +49,12 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
     real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z) {
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
-  const real t0 = logsigmoid(f) + m;
-  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
-  const real t1 = exp(minimum(t0 - m_next, real(60)));
-  const real t2 = exp(i - m_next);
-  c_next = t1*c + t2*tanh_z;
-  n_next = t1*n + t2;
+  const real kept_ = logsigmoid(f) + m;
+  m_next = stop_gradient(where((n == real(0)), i, maximum(i, kept_)));
+  const real f_scale_ = exp(minimum(kept_ - m_next, real(60)));
+  const real i_scale_ = exp(i - m_next);
+  c_next = f_scale_*c + i_scale_*tanh_z;
+  n_next = f_scale_*n + i_scale_;
   h_next = sigmoid_o*c_next/n_next;
 }
 
@@ -64,21 +64,21 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
     real d_c_next, real d_n_next, real d_m_next, real& d_f, real& d_i, real& d_o, real& d_z,
     real& d_h, real& d_c, real& d_n, real& d_m) {
   const real t0 = logsigmoid(f) + m - m_next;
-  const real t1 = exp(minimum(t0, real(60)));
-  const real t2 = real(1)/n_next;
-  const real t3 = t2*d_h_next;
-  const real d_n_next_sum = d_n_next - t2*t3*(sigmoid_o*c_next);
-  const real t4 = t3*sigmoid_o;
-  const real d_c_next_sum = t4 + d_c_next;
-  const real t5 = t1*(d_n_next_sum*n + d_c_next_sum*c);
-  d_m = where((t0 > real(60)), real(0), where((t0 == real(60)), real(0.5)*t5, t5));
+  const real f_scale_ = exp(minimum(t0, real(60)));
+  const real t1 = real(1)/n_next;
+  const real t2 = t1*d_h_next;
+  const real d_n_next_sum = d_n_next - t1*t2*(sigmoid_o*c_next);
+  const real t3 = t2*sigmoid_o;
+  const real d_c_next_sum = t3 + d_c_next;
+  const real t4 = f_scale_*(d_n_next_sum*n + d_c_next_sum*c);
+  d_m = where((t0 > real(60)), real(0), where((t0 == real(60)), real(0.5)*t4, t4));
   d_f = d_m*sigmoid(-f);
-  const real t6 = exp(i - m_next);
-  d_i = t6*(d_n_next_sum + d_c_next_sum*tanh_z);
-  d_o = t4*c_next*(real(1) - sigmoid_o);
-  d_z = d_c_next_sum*t6*(real(1) - tanh_z*tanh_z);
-  d_c = d_c_next_sum*t1;
-  d_n = d_n_next_sum*t1;
+  const real i_scale_ = exp(i - m_next);
+  d_i = i_scale_*(d_n_next_sum + d_c_next_sum*tanh_z);
+  d_o = t3*c_next*(real(1) - sigmoid_o);
+  d_z = d_c_next_sum*i_scale_*(real(1) - tanh_z*tanh_z);
+  d_c = d_c_next_sum*f_scale_;
+  d_n = d_n_next_sum*f_scale_;
   d_h = real(0);
 }
 
