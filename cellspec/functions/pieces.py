@@ -30,12 +30,15 @@ hardsigmoid = row(
     pullback=lambda d, y, x: (where.of((x > -3) & (x < 3), d / 6, 0),),
     free_name=True,
 )
+# Where it is selected; else a number, so that no slope of what is not selected is NaN.
+_INSIDE = "torch.where(x.abs() < 3, x, 0.0)"
 hardswish = row(
     "hardswish(x)",
     "x * hardsigmoid(x), with slope 0 at -3 and 1 at 3 (Howard et al., 2019)",
     # The quotient first, because 6 * x overflows before the result does.
     cpp="x * ((x < real(-3) ? real(0) : (x > real(3) ? real(6) : x + real(3))) / real(6))",
-    torch="F.hardswish(x)",
+    # On a GPU, torch multiplies by a sixth in float32, also in float64.
+    torch=f"torch.where(x <= -3, x * 0.0, torch.where(x < 3, {_INSIDE} * (({_INSIDE} + 3) / 6), x))",
     # 2 * x + 3 is exactly 0 at -1.5, also where a quotient is rounded.
     pullback=lambda d, y, x: (where.of(x <= -3, 0, where.of(x < 3, d * (2 * x + 3) / 6, d)),),
     free_name=True,

@@ -60,7 +60,9 @@ _SPELLINGS = {
     # In float64, torch's own hardsigmoid has a slope in float32.
     "hardsigmoid(x)": "edge(x, -3); edge(x, 3); x = tensor(x)\n"
     "    return torch.where(x < -3, 0, torch.where(x > 3, 1, (x + 3) / 6))",
-    "hardswish(x)": "edge(x, -3); edge(x, 3); return torch.nn.functional.hardswish(tensor(x))",
+    # On a GPU, torch's own hardswish multiplies by a sixth in float32.
+    "hardswish(x)": "edge(x, -3); edge(x, 3); x = tensor(x)\n"
+    "    return torch.where(x < -3, 0, torch.where(x > 3, x, x * ((x + 3) / 6)))",
     **{
         f"{name}(a, b)": "a, b = tensor(a), tensor(b)\n"
         f"    edge((a / b - torch.round(a / b)).abs(), 0); return torch.{name}(a, b)"
