@@ -38,7 +38,8 @@ hardswish = row(
     # The quotient first, because 6 * x overflows before the result does.
     cpp="x * ((x < real(-3) ? real(0) : (x > real(3) ? real(6) : x + real(3))) / real(6))",
     # On a GPU, torch multiplies by a sixth in float32, also in float64.
-    torch=f"torch.where(x <= -3, x * 0.0, torch.where(x < 3, {_INSIDE} * (({_INSIDE} + 3) / 6), x))",
+    torch=f"torch.where(x <= -3, x * 0.0,"
+    f" torch.where(x < 3, {_INSIDE} * (({_INSIDE} + 3) / 6), x))",
     # 2 * x + 3 is exactly 0 at -1.5, also where a quotient is rounded.
     pullback=lambda d, y, x: (where.of(x <= -3, 0, where.of(x < 3, d * (2 * x + 3) / 6, d)),),
     free_name=True,
