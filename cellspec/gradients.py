@@ -32,9 +32,9 @@ def replace_gradient(
         ...     near = sigmoid(4 * g)
         ...     return replace_gradient(where(g > 0, 1, 0), g, slope=4 * near * (1 - near))
         >>> spiking.backward_equations()[0]
-        't0 = sigmoid(4*g)'
+        'near = sigmoid(4*g)'
         >>> spiking.backward_equations()[1]
-        'd_g = d_s_next*stop_gradient(4*t0*(1 - t0))'
+        'd_g = d_s_next*stop_gradient(4*near*(1 - near))'
     """
     held = stop_gradient(slope) if isinstance(slope, Tracer) else slope
     return with_gradient(value, of=held * x)
