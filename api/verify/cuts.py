@@ -3,11 +3,12 @@
 `stop_gradient`, `clip_gradient` and `with_gradient` have a gradient that no finite difference
 shows. What is behind such a cut gets its value from outside, as an `Input`, so that it is held.
 What the cut passes its gradient to becomes the new value of one more state, which nothing reads.
+A loop that has a cut in its body is written out, since each pass has a value of its own there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import count, islice
@@ -17,7 +18,15 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.declare import Input, State
-from ..cellspec.expression.graph import rewritten
+from ..cellspec.expression.graph import calls, rewritten
+from ..cellspec.expression.loops import (
+    body_of,
+    carried,
+    results_of,
+    starts_of,
+    unchanged,
+    unchanged_of,
+)
 from ..cellspec.expression.node import Node, binary, ordered, symbol
 from ..runtime.call.tensors import ScanInputs
 from .inputs import leaves_of, run
@@ -48,6 +57,9 @@ def cut(cell: CellSpec, inputs: ScanInputs) -> CutCell:
         cell: the cell.
         inputs: of a call of it.
     """
+    written = tuple(_written_out(cell.updates))
+    if written != cell.updates:
+        cell = cell.model_copy(update={"updates": written})
     cuts, passed = _places(cell)
     if not cuts:
         return CutCell(cell, inputs)
@@ -73,6 +85,27 @@ def cut(cell: CellSpec, inputs: ScanInputs) -> CutCell:
     others = updates[len(cell.states) :]
     shown |= dict(zip(more, (_short(parts.get(part, part)) for part in others), strict=True))
     return CutCell(cell.model_copy(update=fields), leaves_of(given, inputs.wx.dtype), shown)
+
+
+def _written_out(roots: Iterable[Node]) -> list[Node]:
+    """The roots with the first passes of each loop in place of it, if its body has a cut.
+
+    They are one more than the values that it carries, so that each can reach all others.
+    """
+    new: dict[Node, Node] = {}
+    for loop in (node for node in ordered(roots) if node.op == "repeat"):
+        body = body_of(loop)
+        if calls(body.roots).isdisjoint(_PASSED):
+            continue
+        one_pass = _written_out(body.roots)
+        outer = rewritten(unchanged_of(loop), new)
+        fixed = {unchanged(place): value for place, value in enumerate(outer)}
+        values = rewritten(starts_of(loop), new)
+        for _ in range(min(body.passes, len(values) + 1)):
+            own = {carried(place): value for place, value in enumerate(values)}
+            values = rewritten(one_pass, fixed | own)
+        new |= zip(results_of(loop), values, strict=True)
+    return rewritten(roots, new)
 
 
 def _places(cell: CellSpec) -> tuple[list[Node], list[Node]]:

@@ -62,6 +62,31 @@ def test_finite_differences_agree():
     assert finite_differences(spiking) == ""
 
 
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained", "spiking"])
+def test_finite_differences_agree_with_loops(name, loop_cells):
+    assert finite_differences(loop_cells.CELLS[name](rnnc.repeat, 9)) == ""
+
+
+def test_a_loop_is_written_out_where_its_body_has_a_cut(loop_cells):
+    """One pass more than it carries values; other loops stay."""
+    cut_in_passes, plain = loop_cells.spiking(rnnc.repeat, 9), loop_cells.neuron(rnnc.repeat, 9)
+    found = cut(cut_in_passes, ordinary(cut_in_passes, batch=1, steps=1, heads=1, dim=1))
+    assert not any("repeat" in line for line in found.cell.equations())
+    held = [text for text in found.shown.values() if text.startswith("the value of with_gradient")]
+    assert len(held) == 3
+    whole = cut(plain, ordinary(plain, batch=1, steps=1, heads=1, dim=1)).cell
+    assert any("repeat 9 times" in line for line in whole.equations())
+
+
+def test_a_wrong_derivative_in_a_loop_is_found(loop_cells, monkeypatch):
+    pullback = TABLE["sigmoid"].pullback
+    monkeypatch.setitem(
+        TABLE["sigmoid"].__dict__, "pullback", lambda d, y, x: (2 * pullback(d, y, x)[0],)
+    )
+    other = loop_cells.spiking(rnnc.repeat, 4).model_copy(update={"name": "wrong_in_a_loop"})
+    assert finite_differences(other).startswith("the gradient of sigmoid(")
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
