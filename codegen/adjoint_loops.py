@@ -38,6 +38,7 @@ class Unwound:
         self._ends: dict[Node, dict[int, sympy.Symbol]] = {}
         self._results: dict[sympy.Symbol, tuple[Node, int]] = {}
         self._bodies: dict[Node, tuple[Node, ...]] = {}
+        self._unwound: dict[Node, tuple[Node, ...]] = {}
 
     def __contains__(self, gradient: sympy.Symbol) -> bool:
         return gradient in self._results
@@ -81,12 +82,13 @@ class Unwound:
             resolved: the nodes of the cotangents.
         """
         loop, place = self._results[gradient]
-        (replaced,) = rewritten([loop], known)
-        ends = self._ends[loop]
-        cotangents = [
-            resolved[ends[i]] if i in ends else number(0) for i in range(len(starts_of(loop)))
-        ]
-        return unwound(replaced, cotangents, self._bodies[loop])[place]
+        if loop not in self._unwound:
+            (replaced,) = rewritten([loop], known)
+            ends = self._ends[loop]
+            places = range(len(starts_of(loop)))
+            cotangents = [resolved[ends[i]] if i in ends else number(0) for i in places]
+            self._unwound[loop] = unwound(replaced, cotangents, self._bodies[loop])
+        return self._unwound[loop][place]
 
 
 def pulled_back_body(

@@ -199,8 +199,10 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
         if len(users.get(gate, ())) != 1 or symbol(gate) in gradients:
             continue
         (user,) = users[gate]
+        if user.op != "call" or user.args != (symbol(gate),):
+            continue
         name = f"{user.name}_{gate}"
-        if user.op == "call" and user.args == (symbol(gate),) and name not in names:
+        if name not in names:
             found[user] = symbol(name)
     return found
 

@@ -112,3 +112,41 @@ class DerivativeOrigins:
             if terms:
                 found[node] = terms
         return found
+
+
+class Terms:
+    """The terms of each value that has no name yet, and those that a name shows.
+
+    Attributes:
+        origins: the terms of the equations that nodes came from.
+        named_after: by name, the terms that it shows, as `sigmoid_f` does.
+        of: by node, the terms of all that a statement up to this node writes.
+    """
+
+    def __init__(
+        self, origins: Origins, named_after: dict[str, tuple[Node, ...]] | None = None
+    ) -> None:
+        self.origins = origins
+        own = {n.name: terms for n, terms in origins.items() if n.is_symbol}
+        self.named_after = own if named_after is None else named_after
+        self.of: dict[Node, tuple[Node, ...]] = {}
+
+    def add(self, node: Node, args: tuple[Node, ...]) -> None:
+        """Collect the terms of a node and of its arguments up to their names."""
+        below = [self.of[a] if a in self.of else self.origins.get(a, ()) for a in args]
+        self.of[node] = joined([*below, self.origins.get(node, ())])
+
+    def end(self, node: Node, body: Node, target: Node) -> tuple[Node, ...]:
+        """The terms of the statement of a node. Its users begin with what its name shows."""
+        found = self.of[node]
+        shown: list[tuple[Node, ...]] = []
+        if body.op == "call" and target.name in _named_after(body):
+            inner = [self.named_after.get(a.name, ()) for a in body.args if a.is_symbol]
+            shown = [self.origins.get(node, ()), *inner]
+        self.of[node] = self.named_after[target.name] = joined(shown)
+        return found
+
+
+def _named_after(call: Node) -> list[str]:
+    """The name of a call's value, `sigmoid_f`, if its argument has a name."""
+    return [f"{call.name}_{a.name}" for a in call.args if a.is_symbol]

@@ -19,13 +19,14 @@ from ..cellspec.expression.loops import (
 from ..cellspec.expression.node import Node, make, number, ordered, symbol
 from ..cellspec.expression.sharing import (
     LONGEST_LINE,
+    LONGEST_NAME,
     TemporaryNames,
     longest_first,
     worth_a_name,
 )
 from ..cellspec.expression.spell import ATOM, PYTHON, spell_node
 from ..cellspec.functions import TABLE
-from .origins import Origins, joined
+from .origins import Origins, Terms
 from .program import (
     AnyStatement,
     Loop,
@@ -70,7 +71,7 @@ def schedule(
         if not value.is_leaf:
             owners.setdefault(value, outputs[name])
     names = _Names({*taken, *constants, *outputs}, wishes or {}, variables or {})
-    scope = _Scope(names, _Terms(origins or {}), {})
+    scope = _Scope(names, Terms(origins or {}), {})
     shared = {*worth_a_name(results.values()), *owners}
     statements = scope.statements((*first, *results.values()), shared, owners)
     for name, value in results.items():
@@ -99,7 +100,7 @@ class _Scope:
         loops: by node, the statement of a loop.
     """
 
-    def __init__(self, names: _Names, terms: _Terms, symbols: dict[Node, Node]) -> None:
+    def __init__(self, names: _Names, terms: Terms, symbols: dict[Node, Node]) -> None:
         self.names = names
         self.terms = terms
         self.symbols = symbols
@@ -199,7 +200,7 @@ class _Scope:
             loop: the `"repeat"` node, whose arguments the body may read.
             symbols: the names.
         """
-        terms = _Terms(self.terms.origins, self.terms.named_after)
+        terms = Terms(self.terms.origins, self.terms.named_after)
         for place, value in enumerate(unchanged_of(loop)):
             symbols[unchanged(place)] = self.written[value]
             terms.of[unchanged(place)] = self.terms.of.get(value, ())
@@ -211,44 +212,6 @@ class _Scope:
         new = {root for root in body.roots if not root.is_leaf}
         statements = self.statements(body.roots, {*worth_a_name(body.roots), *new}, {})
         return tuple(statements), tuple(self.written[root] for root in body.roots)
-
-
-class _Terms:
-    """The terms of each value that has no name yet, and those that a name shows.
-
-    Attributes:
-        origins: the terms of the equations that nodes came from.
-        named_after: by name, the terms that it shows, as `sigmoid_f` does.
-        of: by node, the terms of all that a statement up to this node writes.
-    """
-
-    def __init__(
-        self, origins: Origins, named_after: dict[str, tuple[Node, ...]] | None = None
-    ) -> None:
-        self.origins = origins
-        own = {n.name: terms for n, terms in origins.items() if n.is_symbol}
-        self.named_after = own if named_after is None else named_after
-        self.of: dict[Node, tuple[Node, ...]] = {}
-
-    def add(self, node: Node, args: tuple[Node, ...]) -> None:
-        """Collect the terms of a node and of its arguments up to their names."""
-        below = [self.of[a] if a in self.of else self.origins.get(a, ()) for a in args]
-        self.of[node] = joined([*below, self.origins.get(node, ())])
-
-    def end(self, node: Node, body: Node, target: Node) -> tuple[Node, ...]:
-        """The terms of the statement of a node. Its users begin with what its name shows."""
-        found = self.of[node]
-        shown: list[tuple[Node, ...]] = []
-        if body.op == "call" and target.name in _named_after(body):
-            inner = [self.named_after.get(a.name, ()) for a in body.args if a.is_symbol]
-            shown = [self.origins.get(node, ()), *inner]
-        self.of[node] = self.named_after[target.name] = joined(shown)
-        return found
-
-
-def _named_after(call: Node) -> list[str]:
-    """The name of a call's value, `sigmoid_f`, if its argument has a name."""
-    return [f"{call.name}_{a.name}" for a in call.args if a.is_symbol]
 
 
 def _difference_of_itself(node: Node) -> Node | None:
@@ -275,12 +238,8 @@ def _without_gradient(node: Node) -> Node:
     return node
 
 
-#: Longer names, as of a function of a function of …, become `t0`, `t1`, ….
-_LONGEST_NAME = 40
-
-
 #: The most letters of a statement's value, so that its line is not too long.
-_LONGEST_TEXT = LONGEST_LINE - _LONGEST_NAME - len(" = ")
+_LONGEST_TEXT = LONGEST_LINE - LONGEST_NAME - len(" = ")
 
 
 class _Names:
@@ -293,12 +252,15 @@ class _Names:
         self.wishes = wishes
 
     def of(self, node: Node, body: Node) -> Node:
-        """A free name for a value that is computed as `body`."""
+        """A free name for a value that is computed as `body`.
+
+        Longer names, as of a function of a function of …, become `t0`, `t1`, ….
+        """
         wish = self.wishes.get(node, "")
         if not wish and body.op == "call" and len(body.args) == 1 and body.args[0].is_symbol:
             assert body.name in TABLE
             wish = f"{body.name}_{body.args[0].name}"
-        return symbol(self.names.of(node, wish if len(wish) <= _LONGEST_NAME else ""))
+        return symbol(self.names.of(node, wish if len(wish) <= LONGEST_NAME else ""))
 
     def of_result(self, result: Node) -> Node:
         """A free name for the result of a loop, which is the value that it carries too."""

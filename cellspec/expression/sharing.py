@@ -10,7 +10,7 @@ values that it starts from and those that its body reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from .graph import uses
@@ -24,6 +24,8 @@ _DEPTH = 40
 _REPEATED = 2000
 #: The most letters of a printed line: a name, " = " and the text of a value.
 LONGEST_LINE = 160
+#: The most letters of a name of a value.
+LONGEST_NAME = 40
 #: Nodes that are written as parts of a statement of their own.
 LOOPS = ("repeat", "unwind", "result")
 
@@ -82,9 +84,17 @@ class Naming:
     names: Mapping[Node, str]
     symbols: Mapping[Node, Node]
 
-    def named(self) -> Mapping[Node, str]:
-        """All names as text: those of values, and those of the cell's symbols."""
-        return {**self.names, **{node: symbol.name for node, symbol in self.symbols.items()}}
+    def named(
+        self, value: Callable[[str], str] = str, symbol: Callable[[str], str] = str
+    ) -> Mapping[Node, str]:
+        """All names as text: those of values, and those of the cell's symbols.
+
+        Args:
+            value: writes the name of a value.
+            symbol: writes that of a symbol.
+        """
+        values = {node: value(name) for node, name in self.names.items()}
+        return values | {node: symbol(own.name) for node, own in self.symbols.items()}
 
 
 class TemporaryNames:
@@ -105,12 +115,6 @@ class TemporaryNames:
             self.count += 1
         self.used.add(name)
         return name
-
-    def copy(self) -> TemporaryNames:
-        """The same names, of which the others know nothing."""
-        found = TemporaryNames(self.variables, self.used)
-        found.count = self.count
-        return found
 
 
 def naming(
@@ -162,12 +166,12 @@ class _Writer:
         if self.exact:
             found |= own
             found |= _written_again(nodes, roots, found)
-        before = free.copy()
+        before = {*free.used}, free.count
         written = self._written(roots, nodes, found, outer, symbols, free)
         named = sum(isinstance(statement, Named) for statement in written.statements)
         if self.width is not None and named > sum(node.op not in LOOPS for node in found):
             # An author's names are better places to cut a text than others.
-            free.used, free.count = before.used, before.count
+            free.used, free.count = before
             found |= own - set(roots)
             written = self._written(roots, nodes, found, outer, symbols, free)
         return written

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
@@ -56,11 +56,10 @@ def _values(written: Naming) -> list[str]:
 
 def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
     """For each of the equation lines, the nodes of the cell's updates that it writes."""
-    states = zip(cell.states, cell.updates, strict=True)
-    news = {s.name: update for s, update in states if not update.is_leaf}
+    news = _news(cell, "'")
     written: dict[Node, Node] = {}
     for update in cell.updates:
-        others = {u: symbol(f"{s}'") for s, u in news.items() if u is not update}
+        others = {other: new for other, new in news.items() if other is not update}
         nodes = ordered([update], stop=others)
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
@@ -130,9 +129,8 @@ def latex_block(cell: CellSpec) -> str:
 
 def _named_rows(cell: CellSpec, ending: str) -> tuple[list[str], Naming]:
     """The states of `_by_reference`, and how their new values are written."""
-    rows, variables = _by_reference(cell, ending), cell.variable_names
-    states = zip(cell.states, cell.updates, strict=True)
-    news = {u: symbol(f"{state.name}{ending}") for state, u in states if not u.is_leaf}
+    news, variables = _news(cell, ending), cell.variable_names
+    rows = _by_reference(cell, news)
     inner = [node for node in variables if node not in news]
     short = dict(zip(rewritten(inner, news), (variables[node] for node in inner), strict=True))
     names = [name for name, _ in rows]
@@ -141,13 +139,14 @@ def _named_rows(cell: CellSpec, ending: str) -> tuple[list[str], Naming]:
     return names, naming((value for _, value in rows), variables=short, width=width)
 
 
-def _by_reference(cell: CellSpec, ending: str) -> list[tuple[str, Node]]:
+def _news(cell: CellSpec, ending: str) -> dict[Node, Node]:
+    """The symbol of each new value that computes something."""
+    states = zip(cell.states, cell.updates, strict=True)
+    return {u: symbol(f"{state.name}{ending}") for state, u in states if not u.is_leaf}
+
+
+def _by_reference(cell: CellSpec, news: Mapping[Node, Node]) -> list[tuple[str, Node]]:
     """Each state's new value, in terms of the other new values, which come first."""
-    news = {
-        update: symbol(f"{state.name}{ending}")
-        for state, update in zip(cell.states, cell.updates, strict=True)
-        if not update.is_leaf
-    }
     # A new value contains only smaller new values, so they are sorted by size.
     sizes = _sizes(cell.updates)
     rows = []

@@ -68,10 +68,9 @@ def _root_texts(written: Naming, letters: Letters) -> list[str]:
     return [named.get(root) or latex(root, letters, named) for root in written.roots]
 
 
-def _latex_names(written: Naming, letters: Letters) -> dict[Node, str]:
+def _latex_names(written: Naming, letters: Letters) -> Mapping[Node, str]:
     """The LaTeX of values with names, and of symbols of the cell that a body reads."""
-    symbols = {node: letters.timed(symbol.name) for node, symbol in written.symbols.items()}
-    return {node: _shared(name, letters) for node, name in written.names.items()} | symbols
+    return written.named(lambda name: _shared(name, letters), letters.timed)
 
 
 def _shared(name: str, letters: Letters) -> str:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from types import CodeType, FrameType
 
 from ..expression.node import Node
+from ..expression.sharing import LONGEST_NAME
 from .refusing import Refusing
 
 
@@ -47,7 +48,7 @@ class Variables:
         """A name for each value, which no other value and no declaration has.
 
         The second value of a variable `x` is `x2`. A value has no name if that of its variable is
-        declared or has a meaning of its own.
+        declared, has a meaning of its own, or is long.
 
         Args:
             declared: the names of the cell's signature.
@@ -56,7 +57,7 @@ class Variables:
         used, counts = {*declared}, dict[str, int]()
         names: dict[Node, str] = {}
         for node, variable in self.found.items():
-            if not is_usable(variable) or variable in declared or len(variable) > _LONGEST:
+            if not is_usable(variable) or variable in declared or len(variable) > LONGEST_NAME:
                 continue
             name = variable
             while name in used or not is_usable(name):
@@ -67,9 +68,6 @@ class Variables:
             names[node] = name
         return names
 
-
-#: Values of variables with longer names have none.
-_LONGEST = 40
 
 _watched: ContextVar[Variables | None] = ContextVar("watched", default=None)
 
