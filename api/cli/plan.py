@@ -50,7 +50,7 @@ def print_plan(
         # "auto" may join two kernels of one kind that its own plan does not join. Of a kind with
         # launches per step it says why the others do not fit, as their rows do.
         plans[plan.variant] = plan
-    print_lines(f"{found.name}, {shape}\n{found.recurrence}\n{limits}\n")
+    print_lines(f"{found.name}, {shape}\n{limits}\n")
     print_table(_table(shape, plan, plans))
     if any(plan.nanoseconds):
         parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"
@@ -58,6 +58,7 @@ def print_plan(
     if any(plan.nanoseconds) and not is_fitted(limits):
         print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
     print_lines(f"\n* {plan}")
+    print_lines(f"\nrecurrence: {found.recurrence}")
     title = f"{found.name}, {shape}, on {limits.name}; taken: {plan.variant}"
     write_picture(picture, title, "ns per step, estimated", list(_marks(plan, plans)))
 
