@@ -84,7 +84,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         products_of(cell),
-        arguments_of(plan.direction, counts, plan.masked),
+        arguments_of(plan.direction, counts.states, counts.params, plan.masked, counts.unweighted),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

@@ -103,7 +103,8 @@ class Work:
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts
-        arguments = arguments_of(direction, counts, plan.masked)
+        parts = counts.states, counts.params, plan.masked, counts.unweighted
+        arguments = arguments_of(direction, *parts)
         sums = sum(counts.sums)
         batch, heads, dim = sizes
         summed = (0 if direction == "forward" else sums, batch, heads, dim)

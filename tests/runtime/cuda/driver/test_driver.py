@@ -15,7 +15,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
-from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.kernels import launched
@@ -25,7 +25,7 @@ from rnnc.runtime.cuda.prepared import prepare
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = choose.PlanQuestion(LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
 STEPS = 100
-ARGUMENTS = forward_arguments(2, 0, False, 0)()
+ARGUMENTS = arguments_of("forward", 2, 0, False, 0)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
