@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from ...errors import RnncError, TensorError
 from ..call.ragged import Ragged
-from ..call.rows_form import rows_form
+from ..call.rows_form import RowsForm
 from ..call.settings import Settings
 from ..call.tensors import States
 from ..module.rnn import RNN
@@ -81,7 +81,7 @@ class Parallel(RNN):
         # States are those of this rank's heads.
         ranks = self._mesh.size()
         self._widths = [width // ranks for width in self._widths]
-        self._own_form = rows_form(self.heads // ranks, self.hidden_size // self.heads)
+        self._own_form = RowsForm(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
         """Run `rnnc.RNN.forward` with x as the style takes it, on all ranks.
