@@ -24,7 +24,6 @@ from ..store.private import MEMORY_FOLDER
 Made = TypeVar("Made")
 
 
-@cache
 def find_compiler() -> tuple[str, ...]:
     """Find the C++ compiler: `$CXX`, split as a shell splits it, else `c++`.
 

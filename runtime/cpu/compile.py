@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
@@ -47,14 +47,15 @@ def check_compiler() -> None:
         NoCompilerError: there is no C++ compiler.
         CompileError: it is there, and broken.
     """
-    error = _error_of(find_compiler())
+    error = _error()
     if error is not None:
         raise CompileError(*error)
 
 
-@lru_cache(maxsize=8)
-def _error_of(compiler: tuple[str, ...]) -> tuple[str, str, str, str] | None:
+@cache
+def _error() -> tuple[str, str, str, str] | None:
     """Return the parts of a broken compiler's error. The compiler runs once, not at each call."""
+    compiler = find_compiler()
     try:
         has_openmp(compiler, _flags())
     except CompileError as error:
