@@ -34,10 +34,15 @@ CACHES = (
     ready.ready_for,
     choose.choose_plan,
     step_ready.step_ready,
-    library.keeping,
-    library.letting_go,
     queues._room,
 )
+
+
+def forget_functions() -> None:
+    """Forget the functions of the driver that were found."""
+    for found in (library.keeping, library.letting_go):
+        for name in library._TYPES:
+            vars(found).pop(name, None)
 
 
 class SimulatedCuda(CudaTarget):
@@ -157,6 +162,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(target, "is_here", lambda _: False)
     for room in (choose, load):
         patch.setattr(room, "device_limits", lambda _: limits_of("H200"))
+    forget_functions()
     for cached in CACHES:
         cached.cache_clear()
     register_target("simulated", SimulatedCuda())
@@ -164,5 +170,6 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield launched
     finally:
         unregister_target("simulated")
+        forget_functions()
         for cached in CACHES:
             cached.cache_clear()

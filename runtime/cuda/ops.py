@@ -60,7 +60,7 @@ class Launch(Addressed):
             cooperative = None if kernel.resident is None else _COOPERATIVE
             config = configured(self.grid, kernel.threads, kernel.shared, stream, cooperative)
             self._config = config
-        launch = (keeping if kernel.function in _LOADED else letting_go)("cuLaunchKernelEx")
+        launch = (keeping if kernel.function in _LOADED else letting_go).cuLaunchKernelEx
         status = launch(config.address, kernel.function, begin + (count - 1) * WORD, None)
         if status:
             check_launch(status, f"launch of {kernel.name} on cuda:{kernel.device}")
@@ -90,7 +90,7 @@ class Fill(Addressed):
     def __call__(self, running: Running) -> None:
         """Set them."""
         (begin,) = self.filled(running)
-        status = keeping("cuMemsetD8Async")(begin, self._byte, self._size, running.stream)
+        status = keeping.cuMemsetD8Async(begin, self._byte, self._size, running.stream)
         if status:
             check(status)
 

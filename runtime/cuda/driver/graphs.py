@@ -50,7 +50,7 @@ class Graph:
 
     def launch_again(self, stream: int) -> None:
         """Launch it as a part of a recorded call, on a stream that has room for it."""
-        status = keeping("cuGraphLaunch")(self._executable, stream)
+        status = keeping.cuGraphLaunch(self._executable, stream)
         if status:
             check(status)
 

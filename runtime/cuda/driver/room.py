@@ -71,7 +71,7 @@ class _Room:
             if not self._has_run(now - _LONGEST_AHEAD):
                 self._wait(now - _AFTER_WAITING)
             event = self._spare.pop() if self._spare else Event()
-            status = keeping("cuEventRecord")(event.handle, self._stream)
+            status = keeping.cuEventRecord(event.handle, self._stream)
             if status:
                 check(status)
             self.marked = now
@@ -80,7 +80,7 @@ class _Room:
     def _has_run(self, before: int) -> bool:
         """Return True if all has run that was issued before a time; forget what has."""
         while self._marks and self._marks[0].when <= before:
-            status = keeping("cuEventQuery")(self._marks[0].event.handle)
+            status = keeping.cuEventQuery(self._marks[0].event.handle)
             if status == _NOT_READY:
                 return False
             if status:
@@ -95,7 +95,7 @@ class _Room:
             return
         begin = perf_counter_ns()
         with usual_turns():
-            check(letting_go("cuEventSynchronize")(old[-1].handle))  # they happen in their order
+            check(letting_go.cuEventSynchronize(old[-1].handle))  # they happen in their order
         for _ in old:
             self._spare.append(self._marks.popleft().event)
         passed = perf_counter_ns() - begin

@@ -59,7 +59,7 @@ class HandOver(Addressed):
         """Give the stream its operations."""
         words = self.filled(running)
         count = self.writes + self.waits
-        status = keeping("cuStreamBatchMemOp_v2")(self.lane, count, words.buffer_info()[0], 0)
+        status = keeping.cuStreamBatchMemOp_v2(self.lane, count, words.buffer_info()[0], 0)
         if status:
             check(status)
 

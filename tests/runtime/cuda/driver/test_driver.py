@@ -45,7 +45,7 @@ class DriverError(RuntimeError):
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver(monkeypatch, new_functions):
     """The driver, whose launches fail as a test sets."""
 
     def fail(*_):
@@ -58,8 +58,6 @@ def driver(monkeypatch):
     fake = SimpleNamespace(check_status=check, funcSetAttribute=fail, status=720)
     monkeypatch.setattr(library, "_function", lambda kind, name: lambda *_: fake.status)
     monkeypatch.setattr(launch, "make_room", lambda *_: None)
-    library.keeping.cache_clear()
-    library.letting_go.cache_clear()
     module = ModuleType("cupy_backends.cuda.api")
     module.driver = fake
     for name in ("cupy_backends", "cupy_backends.cuda"):
@@ -67,9 +65,7 @@ def driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", module)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
-    yield fake
-    library.keeping.cache_clear()
-    library.letting_go.cache_clear()
+    return fake
 
 
 @pytest.mark.parametrize("status", NO_ROOM)
@@ -118,9 +114,6 @@ def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
 @pytest.fixture
 def h200(monkeypatch):
     monkeypatch.setattr(choose, "device_limits", lambda index: H200)
-    step_down._others.cache_clear()
-    yield
-    step_down._others.cache_clear()
 
 
 def forwards():

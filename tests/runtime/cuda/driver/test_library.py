@@ -18,13 +18,9 @@ SECONDS = 0.2
 
 
 @pytest.fixture
-def functions():
+def functions(new_functions):
     """The functions of the driver, none of which is known yet or later."""
-    for each in (library.keeping, library.letting_go):
-        each.cache_clear()
-    yield library
-    for each in (library.keeping, library.letting_go):
-        each.cache_clear()
+    return library
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no usleep")
@@ -42,7 +38,7 @@ def test_who_keeps_the_lock_stops_other_threads(functions, monkeypatch):
     found = {}
     try:
         for function in (functions.letting_go, functions.keeping):
-            sleep = function("usleep")
+            sleep = function.usleep
             before = counted[0]
             sleep(int(SECONDS * 1e6))
             found[function] = counted[0] - before
