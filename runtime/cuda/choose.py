@@ -22,8 +22,7 @@ from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall
 from .driver.described import is_described
 from .driver.device import device_limits
-from .driver.streams import is_capturing
-from .launch import on_device
+from .driver.streams import is_capturing, on_device
 from .load import load_kernel
 from .tune import tune
 

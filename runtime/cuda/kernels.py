@@ -17,7 +17,8 @@ from ..program.gemms import gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
 from .arguments import unweighted_fields
-from .launch import filled, on_device
+from .driver.streams import on_device
+from .launch import filled
 from .prepared import Prepared, Result, launched_where_room
 from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import (

@@ -19,7 +19,7 @@ from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..store.log import log
 from ..store.tuned import Asked, remember
-from .launch import on_device
+from .driver.streams import on_device
 from .trial import TrialCall
 
 CANDIDATES = 4

@@ -15,10 +15,13 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import NamedTuple
 
+import torch
+
 from ...process.turns import usual_turns
 from .capture import beside_captures
 from .events import Event
 from .library import check, keeping, letting_go
+from .streams import is_here
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
 _LONGEST_AHEAD = 2_000_000  # ns
@@ -42,6 +45,16 @@ def make_room(device: int, stream: int) -> None:
         room.idle += gap - _LONGEST_GAP
     if now - room.idle - room.marked >= _BETWEEN_MARKS:
         room.make(now - room.idle)
+
+
+def stream_with_room(device: torch.device) -> int | None:
+    """Return the stream to replay a call on, with room for its launches; None if there is none."""
+    index = device.index
+    if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
+        return None
+    stream = torch._C._cuda_getCurrentRawStream(index)
+    make_room(index, stream)
+    return stream
 
 
 class _Mark(NamedTuple):

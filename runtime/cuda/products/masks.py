@@ -17,7 +17,8 @@ from ....codegen.shape import Reverse
 from ...call.masks import RESTART, Masks, read_states
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
+from ..driver.streams import on_device
+from ..launch import Kernel
 from ..load import load_unit
 
 # As in templates/cuda/masks.cu.

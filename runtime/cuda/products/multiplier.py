@@ -13,7 +13,7 @@ from torch import Tensor
 from ...program.multiplier import Multiplier
 from ..driver.cublas import FAST_TF32, KINDS
 from ..driver.matmul import AS_IT_IS, TRANSPOSED, Matmul, Matrix, aligned
-from ..launch import on_device
+from ..driver.streams import on_device
 from .multiply import multiply
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from ....codegen.render import Unit, cuda_unit
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
+from ..driver.streams import on_device
+from ..launch import Kernel
 from ..load import load_unit
 from ..units import begin_to_compile
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...call.step_call import StepBackward
 from ...call.tensors import SomeTensors
 from ...targets.registry import TARGETS
-from ..launch import on_device
+from ..driver.streams import on_device
 from .backward_layers import BackwardLayers
 from .product_layers import ProductLayers
 from .ready import step_ready

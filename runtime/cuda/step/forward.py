@@ -12,7 +12,7 @@ import torch
 from ...call.step_call import StepCall
 from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
-from ..launch import on_device
+from ..driver.streams import on_device
 from .products import Products
 from .ready import StepReady, step_ready
 from .tensors import packed_places, weights_by_gate

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Gradients
 from .. import kernels
-from ..launch import on_device
+from ..driver.streams import on_device
 from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows
 from ..products.precision import multiplier

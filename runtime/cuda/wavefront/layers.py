@@ -12,7 +12,7 @@ from ....codegen.shape import Direction
 from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
-from ..launch import on_device
+from ..driver.streams import on_device
 from ..prepared import Prepared
 from ..products.inputs import project_at
 from ..ready import ready_for

@@ -39,8 +39,7 @@ from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
-from ..driver.streams import is_capturing
-from ..launch import on_device
+from ..driver.streams import is_capturing, on_device
 from ..load import load_kernel
 from .products import bounded_products
 

@@ -11,8 +11,8 @@ from itertools import combinations, pairwise
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import arguments_of, struct_around
+from rnnc.runtime.cuda.driver import room
 from rnnc.runtime.program import ops, replays
 from rnnc.runtime.program.compact import _packed, _Temporary
 from rnnc.runtime.program.ops import Addressed
@@ -347,7 +347,7 @@ def test_which_words_of_a_struct_are_addresses():
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"heads": 2}], ids=str)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch, cell, options):
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     rnn = rnnc.RNN(
         rnnc.cells.get(cell),
         32,

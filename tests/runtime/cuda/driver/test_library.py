@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.driver import library, matmul
+from rnnc.runtime.cuda.driver import library, matmul, room
 from rnnc.runtime.cuda.driver.proposals import Proposal
 
 SECONDS = 0.2
@@ -55,7 +54,7 @@ def test_functions_of_the_driver_that_a_replayed_call_enters(
     layers, options, simulated_gpu, functions, monkeypatch
 ):
     """None of them lets go: what may wait is done before, by `make_room`."""
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     function, entered = functions._function, []
 
     def noted(kind, name):
