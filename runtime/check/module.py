@@ -122,16 +122,12 @@ def check_states(
     names: Sequence[str],
     shapes: Sequence[tuple[int, ...]],
     axes: str,
-    other_name: str,
-    other: Tensor,
+    x: Tensor,
 ) -> None:
-    """Check the initial states of a call: one tensor for each of `names`.
-
-    The states must have the dtype and device of `other`.
-    """
+    """Check the initial states of a call: one for each name, of the dtype and device of x."""
     check_count(states, names)
     for name, state, shape in zip(names, states, shapes, strict=True):
-        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
+        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", "x", x)
 
 
 def check_weight_of_module(

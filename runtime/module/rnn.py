@@ -159,7 +159,6 @@ class RNN(Steps, Options, Weighted):
         self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
         self._takes_inputs = bool(self.cell.inputs)
-        self._initial_values = [s.init for s in self.cell.states]
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
         self._projection = projection_of(self.cell, self.proj_size, dim)

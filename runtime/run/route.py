@@ -20,7 +20,7 @@ from ..check.kinds import check_kinds
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
-from ..targets.refusals import check_takes_inputs, check_takes_masks
+from ..targets.refusals import check_takes
 from ..targets.registry import TARGETS, check_backend, compiler_error, target_name, without_kernels
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
@@ -167,10 +167,7 @@ def _computed(
         TensorError: the target has no kernels for lengths, inputs or the dtype, or dtypes differ.
     """
     target = TARGETS[name]
-    if tensors.ragged is not None:
-        check_takes_masks(target, name)
-    if tensors.unweighted:
-        check_takes_inputs(target, name)
+    check_takes(target, name, tensors)
     device = tensors.x.device.type
     computed, returned = target.dtypes_of(tensors.x.dtype)
     if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:

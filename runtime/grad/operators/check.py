@@ -19,7 +19,7 @@ from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, shape_error
 from ...targets.layers import states_for
-from ...targets.refusals import check_takes_inputs, check_takes_masks
+from ...targets.refusals import check_takes
 from ...targets.registry import TARGETS
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
@@ -141,11 +141,9 @@ def _check_count(call: Call, written: CallText, tensors: Sequence[Any]) -> None:
 def _check_rows(call: Call, tensors: Tensors) -> None:
     """Check lengths, resets and the cell's inputs."""
     target, x, ragged = TARGETS[call.target], tensors.x, tensors.ragged
-    if tensors.unweighted:
-        check_takes_inputs(target, x.device.type)
+    check_takes(target, x.device.type, tensors)
     if ragged is None:
         return
-    check_takes_masks(target, x.device.type)
     steps, batch = sizes_of(call, x, ragged)
     if ragged.lengths is not None:
         check_as_left("lengths", ragged.lengths, (batch,), torch.int64, x.device)
@@ -169,7 +167,7 @@ def _check_weights(call: Call, tensors: Tensors) -> None:
     if states and not call.takes_wx:
         rows = (call.parts, batch, call.heads * call.dim)
         names = [state.name for state in cell.states]
-        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
+        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", x)
     named, gates = call.form.weights(tensors.weights, call.parts), len(cell.input_gates)
     firsts, like = list(states_for(call, x, batch, states)), x.new_zeros(())
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
