@@ -17,10 +17,8 @@ class Counts(NamedTuple):
 
     Attributes:
         inputs: gates with an input.
-        gates: all gates.
-        unweighted: the last of them, which are inputs of the cell.
+        unweighted: the last of all gates, which are inputs of the cell.
         dense: recurrent matrices.
-        diagonal: diagonal weights.
         sources: the numbers of the states that recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.

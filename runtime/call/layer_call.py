@@ -84,9 +84,6 @@ def layer_call_of(
     """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON.
 
     `over_time` says which states the caller wants at all steps.
-
-    Raises:
-        TensorError: there is no such variant, or nothing like it to save, on any device.
     """
     check_choice("variant", choice.variant, variants())
     check_choice("save", choice.save, SAVES)

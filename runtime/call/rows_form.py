@@ -48,10 +48,7 @@ class RowsForm(Form):
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """Return the gradients of the parameters; see `Form`.
-
-        Those that have their parameter's shape stay as they are.
-        """
+        """Return the gradients of the parameters; those in their shape stay as they are."""
         each, found = len(gradients) // parts, list(gradients)
         for first in range(0, len(found), each):
             for place in range(first, first + 4):

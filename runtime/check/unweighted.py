@@ -42,10 +42,7 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
 
 
 def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
-    """Return the argument `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
-
-    wx is (total, N, D, Gx), checked.
-    """
+    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes."""
     check_names_of_inputs(cell, inputs)
     full = tuple(wx.shape[:3])
     names = [i.name for i in cell.inputs]

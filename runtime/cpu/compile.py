@@ -41,12 +41,7 @@ def _flags() -> tuple[str, ...]:
 
 
 def check_compiler() -> None:
-    """Check that kernels can be built.
-
-    Raises:
-        NoCompilerError: there is no C++ compiler.
-        CompileError: it is there, and broken.
-    """
+    """Raise a `NoCompilerError` if there is no C++ compiler, a `CompileError` if it is broken."""
     error = _error()
     if error is not None:
         raise CompileError(*error)
@@ -95,11 +90,6 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
 
     A process keeps what it has loaded, even if the environment names other flags afterwards:
     reading the environment takes longer than the rest of a cached call of this function.
-
-    Raises:
-        NoCompilerError: no C++ compiler was found.
-        CompileError: the compiler refused the source or had no room, or its product cannot be
-            loaded.
     """
     return compile_cell(cell, plan, CppToolchain())
 

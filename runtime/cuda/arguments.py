@@ -17,10 +17,7 @@ WORD = 8  # bytes of either
 
 
 def structure(name: str, *given: tuple[str, Any]) -> type[ctypes.Structure]:
-    """Return a struct with such fields, by their names and types.
-
-    Its attribute `addresses` are the words of 8 bytes that are addresses, and their names.
-    """
+    """Return a struct with such fields; `addresses` are its words that are, with their names."""
     make: Any = type
     found: Any = make(name, (ctypes.Structure,), {"_fields_": given})
     found.addresses = tuple(_addresses(found))
@@ -76,10 +73,7 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
 def arguments_of(
     direction: Direction, states: int, params: int, masked: bool, unweighted: int
 ) -> type[ctypes.Structure]:
-    """Return the mirror of `ForwardArguments` or `BackwardArguments`.
-
-    It is one type for all cells with so many states, params and inputs.
-    """
+    """Return the mirror of a direction's arguments, one type for all cells of such counts."""
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
     if direction == "forward":

@@ -58,9 +58,6 @@ class Kernel:
             arguments: the only argument of the kernel.
             lane: the handle of a stream to launch on instead, which the current stream will wait
                 for. If it captures, the caller keeps the kernel as long as the graph.
-
-        Raises:
-            ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
         """
         # The driver names no size where this does not fit.
         if self.resident is not None:
@@ -147,7 +144,4 @@ class Launcher(ABC):
 
     @abstractmethod
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Run all steps of the direction on torch's current stream.
-
-        The arguments are `ForwardArguments` or `BackwardArguments`, and R is as `matrix` gave it.
-        """
+        """Run all steps on torch's current stream, by a direction's arguments and R of `matrix`."""

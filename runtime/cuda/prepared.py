@@ -41,10 +41,7 @@ class StepDown(Protocol):
         steps: int,
         failed: Exception | None = None,
     ) -> Result:
-        """Run, and return what `run`, which launches a plan, gives.
-
-        `failed` is why the plan itself has just failed; None if it was not tried.
-        """
+        """Return what `run` gives, which launches a plan; `failed` is why its own plan did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

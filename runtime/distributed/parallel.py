@@ -216,10 +216,7 @@ def local(weight: Tensor | None) -> Tensor | None:
 
 
 def entered(x: Tensor, mesh: DeviceMesh, layout: Any = None) -> Tensor:
-    """Return a tensor that is the same on all ranks, and whose gradient is the sum over all ranks.
-
-    x is a DTensor, or a plain tensor of `layout`; None for one that all ranks have.
-    """
+    """Return x, given in a layout, on all ranks; its gradient is the sum over all ranks."""
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, [layout or Replicate()], run_check=False)
     return x.redistribute(mesh, [Replicate()]).to_local(grad_placements=[Partial()])

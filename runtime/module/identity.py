@@ -35,10 +35,7 @@ def identity_of(cell: CellSpec) -> dict[str, Any]:
 
 
 def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
-    """Raise a `TensorError` if a state dict was saved by a module of another cell.
-
-    `found` is the entry in its metadata; None, of a state dict without one, passes.
-    """
+    """Raise a `TensorError` if `found`, the metadata of a state dict, names another cell."""
     digest, equations = _compared(cell)
     if not isinstance(found, dict) or found.get("digest") == digest:
         return

@@ -15,9 +15,6 @@ class Watched:
     """Parameters of a module as they were, to be checked for changes.
 
     Attributes of the module that hold a tensor which is computed at every call are left out.
-
-    Raises:
-        TensorError: a parameter has no memory of its own, as those of a sharded module.
     """
 
     def __init__(self, module: nn.Module, names: Sequence[str]) -> None:

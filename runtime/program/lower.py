@@ -27,9 +27,6 @@ def lower(
         compute: makes the call.
         inputs: all tensors that it reads, on torch's device "meta".
         device: that the call takes them to be on.
-
-    Raises:
-        RuntimeError: the call does what no program holds.
     """
     address_of = _Addresses()
     with Recorder(inputs, address_of) as recorder, _OnDevice(device, address_of):

@@ -57,9 +57,6 @@ def calls_of(
 
     Inputs, also those by name, are shapes, or tensors of any device. `dtype` is that of the weights
     in a call, if it is not that of the parameters.
-
-    Raises:
-        TensorError: inputs are neither, or do not fit; or the model has no layers, or needs values.
     """
     if not isinstance(module, nn.Module):
         raise TensorError("module", kind_of(module), "an nn.Module", 'rnnc.RNN("lstm", 10, 8)')

@@ -28,10 +28,7 @@ _works: Kept[Work] = Kept()
 
 
 class Steps(Addressed):
-    """All steps of a direction of an alternating plan, by buffers and graphs that are kept.
-
-    `what` are the cell, the plan, the dtype, the device and the sizes of the call.
-    """
+    """Steps of an alternating plan; `what` are cell, plan, dtype, device and sizes of the call."""
 
     __slots__ = ("_R", "_struct", "steps", "what")
 

@@ -133,10 +133,7 @@ class Work:
                 never_unload(kernel)
 
     def run(self, arguments: ctypes.Structure, steps: int, R: Tensor | None) -> None:
-        """Run all steps of a call on torch's current stream, which is the one of this work.
-
-        R is (Gr, N, D, D), or None if the cell has no dense gates.
-        """
+        """Run all steps on torch's current stream, that of this work; R is (Gr, N, D, D)."""
         if R is not None:
             self._product.take(R)
         graphs: list[Graph] = []

@@ -42,10 +42,7 @@ _Read = structure(
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
-    """Return reset values whose heads and units have no gaps, so that kernels can copy them.
-
-    Each is (N, D), (B, N, D) or (B, T, N, D).
-    """
+    """Return reset values whose heads and units have no gaps, so that kernels can copy them."""
     return [
         v if _has_no_gaps(v) else v.clone(memory_format=torch.contiguous_format) for v in values
     ]

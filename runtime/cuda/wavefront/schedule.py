@@ -87,10 +87,7 @@ class Schedule(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Facts that a schedule depends on: a direction of a call of all layers on a device.
-
-    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
-    """
+    """Facts of a schedule; `alignment` bytes divide the addresses of all layers' input weights."""
 
     layer_call: LayerCall
     direction: Direction
@@ -102,11 +99,7 @@ class Question(NamedTuple):
 
 
 def schedule_of(question: Question) -> Schedule:
-    """Return the schedule of a direction of a call on torch's current device.
-
-    Raises:
-        PlanError: the caller wants a wavefront, which is impossible.
-    """
+    """Return the schedule of a direction; a `PlanError` for a wavefront that is impossible."""
     layer_call, direction, sizes, _, _, order, _ = question
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):

@@ -28,11 +28,7 @@ from .results import runs_of
 
 
 def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> None:
-    """Check the tensors of a forward.
-
-    Raises:
-        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
-    """
+    """Raise a `TensorError` for a tensor of a forward that is missing or does not fit."""
     _check_count(call, written, tensors)
     named = call.named(written.spread(tensors, None))
     x, axes = named.x, 5 if call.takes_wx else 2 if _packed(call) else 3
@@ -53,10 +49,7 @@ def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> N
 def check_results(
     call: Call, written: CallText, tensors: Sequence[Any], results: Sequence[Tensor]
 ) -> None:
-    """Check the tensors of a backward: those of the call, and the results of its forward.
-
-    The errors are those of `check_forward`.
-    """
+    """Check the tensors of a backward: those of the call, and the results of its forward."""
     if not results:
         raise TensorError("results", "none", "those of rnnc::call", "what rnnc::call gave")
     if forgets_wx(call):
@@ -86,10 +79,7 @@ def check_results(
 def check_gradients_of_results(
     call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return the gradients of the results of a call, as kernels can read them.
-
-    `results` are as in `check_results`.
-    """
+    """Return the gradients of `results` of a call, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain, first = plain_gradients(gradients), results[0]
     batch = runs_of(call, results)[-1][0].shape[1]

@@ -1,7 +1,4 @@
-"""The modules of `rnnc.nn` as plain modules, which are no subclasses of torch's.
-
-Dynamo refuses every subclass of torch's recurrent modules, and traces these.
-"""
+"""The modules of `rnnc.nn` as no subclasses of torch's, which Dynamo would refuse."""
 
 from __future__ import annotations
 
