@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from .call import Call
@@ -37,3 +38,9 @@ class StepBackward(NamedTuple):
     stepped: Stepped
     gradients: SomeTensors
     needs: Sequence[bool]
+
+    def zeros(self) -> list[Tensor | None]:
+        """Return the gradients of a batch without rows."""
+        _, x, states, weights = self.step
+        inputs = zip((x, *states, *weights), self.needs, strict=True)
+        return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]

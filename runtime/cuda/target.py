@@ -11,6 +11,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
+from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.masks import Masks
@@ -56,12 +57,7 @@ class CudaTarget(Target):
     takes_steps = True
     steps_as_sequences = True
     at_once = True
-    dtypes: tuple[torch.dtype, ...] = (
-        torch.float32,
-        torch.float64,
-        torch.bfloat16,
-        torch.float16,
-    )
+    dtypes = tuple(DTYPES)
     # What the kernels do, each as `Target` says it.
     find_compiler = staticmethod(find_cuda)
     rounds = staticmethod(rounds)

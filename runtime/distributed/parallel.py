@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import torch
@@ -186,11 +186,10 @@ class Parallel(RNN):
             return y
         return dropped(y, self.dropout, self._mesh.get_local_rank())
 
-    def _own_heads(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the parts of the cell's inputs, the same on all ranks, for this rank's heads."""
+    def _own_heads(self, whole: Iterable[Tensor]) -> list[Tensor]:
+        """Return the parts of the cell's inputs, of all heads and steps, for this rank's heads."""
         count = self.heads // self._mesh.size()
         first = self._mesh.get_local_rank() * count
-        whole = [entered(each, self._mesh) for each in inputs]
         return [x[:, :, first : first + count] if x.shape[2] > 1 else x for x in whole]
 
     def _states_out(self, lasts: Sequence[States]) -> States:

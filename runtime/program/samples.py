@@ -17,7 +17,7 @@ from ...codegen.shape import Reverse
 from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.tensors import Gradients, Saved
-from .gemms import products_of, states_before, sums_over_time
+from .gemms import states_before, sums_over_time
 
 
 def of_samples(layer_call: LayerCall, samples: int, saved: Saved, found: Gradients) -> Gradients:
@@ -61,7 +61,7 @@ def _of_matrices(
 ) -> Tensor:
     """Return d_R of each sample; `sizes` are rows of a sample, and samples."""
     _, steps, heads, dim, _ = found.d_wx.shape
-    products = products_of(cell)
+    products = layout_of(cell).products
     matrices, samples = sum(len(product.pairs) for product in products), sizes[1]
     to = found.d_wx.new_zeros(samples, matrices, heads, dim, dim)
     for of_input, state, pairs, whole in products if steps else ():

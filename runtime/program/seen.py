@@ -66,9 +66,6 @@ class Seen:
         self._entries: dict[Hashable, Entry] = {}
         self._keys: set[Hashable] = set()
 
-    def __deepcopy__(self, memo: Any) -> Seen:
-        return type(self)()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...process.turns import usual_turns
+from ...process.turns import SHORT_TURNS
 from .capture import beside_captures
 from .events import Event
 from .library import check, keeping, letting_go
@@ -107,7 +107,7 @@ class _Room:
         if not old:
             return
         begin = perf_counter_ns()
-        with usual_turns():
+        with SHORT_TURNS.paused():
             check(letting_go.cuEventSynchronize(old[-1].handle))  # they happen in their order
         for _ in old:
             self._spare.append(self._marks.popleft().event)

@@ -18,9 +18,8 @@ from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
-from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
-from rnnc.runtime.cuda.prepared import prepare
+from rnnc.runtime.cuda.prepared import launched, prepare
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = choose.PlanQuestion(LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
