@@ -163,11 +163,7 @@ class Call(NamedTuple):
 
     @property
     def at_once(self) -> bool:
-        """True if layers may run at the same time.
-
-        Such layers have one direction, forwards, rows that run all steps, and a cell without an
-        `Input`; of the last one the output alone is wanted.
-        """
+        """True if layers may run at the same time: of one direction, forwards, without masks."""
         forwards = len(self.directions) == 1 and not self.directions[0].choice.reverse
         plain = self.ragged is None and not self.inputs and not self.all_states
         return self.layers > 1 and forwards and plain
@@ -200,10 +196,7 @@ class Call(NamedTuple):
         return tuple([layer_call.choice.reverse is True for layer_call in self.directions])
 
     def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
-        """Return the masks of a direction of a layer; None where all rows run all steps.
-
-        `index` is the number of the direction, among those of all layers.
-        """
+        """Return the masks of a direction, by its number among those of all layers, if any."""
         if ragged is None or made is None:
             return None
         reverse = self.directions[index % len(self.directions)].choice.reverse

@@ -16,13 +16,8 @@ from .ragged import RaggedKind
 class Settings(NamedTuple):
     """Settings of a module, besides its weights.
 
-    Attributes:
-        both: whether each layer runs in both directions of time.
-        heads: of each direction of a layer.
-        dim: units per head.
-        dropout: the probability of dropping a feature between layers, in training.
-        backend: as in `rnnc.scan`.
-        order: whether layers run at the same time.
+    `both` says whether each layer runs in both directions of time, `backend` is as in `rnnc.scan`,
+    and the other fields are as in `Call`.
     """
 
     cell: CellSpec
@@ -93,10 +88,7 @@ def call_of(
     tf32: bool,
     asked: Asked = OUTPUT,
 ) -> Call:
-    """Return a call, besides its tensors; one object for all equal calls.
-
-    The dropout of `settings` is that of the call.
-    """
+    """Return a call, one object for all equal ones; `settings` have its dropout."""
     cell, ragged = settings.cell, asked.ragged
     others = len(cell.states) - 1
 

@@ -12,10 +12,7 @@ from .arguments import Field
 
 
 def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
-    """Return the value of each state after a reset, with adjacent units; none without masks.
-
-    `like` is (B, N, D), of the call's dtype.
-    """
+    """Return the value of each state after a reset, with adjacent units; none without masks."""
     if masks is None:
         return []
     if masks.reset_to is None:

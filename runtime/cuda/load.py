@@ -35,9 +35,6 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
     """Return a kernel of a cell and plan, compiled on first use and loaded on the current device.
 
     The name is one of the plan's `kernel_names`; the plan's `arch` is the device's.
-
-    Raises:
-        ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
     if is_described(device):
         return _described(plan.launch_shape, name, device)
@@ -63,10 +60,7 @@ def _module_of(unit: Unit, device: int) -> LoadedModule:
 
 
 def _described(shape: LaunchShape, name: str, device: int) -> Kernel:
-    """Return a kernel of a GPU that is not there.
-
-    As many of its blocks run at once as threads and shared memory allow: it has no registers yet.
-    """
+    """Return a kernel of a GPU that is not there: blocks run as memory and threads allow."""
     limits, (threads, shared, _, waits_for) = device_limits(device), shape
     each = limits.blocks_per_multiprocessor(threads // WARP, 1, shared)
     resident = each * limits.multiprocessors if waits_for == "all" else None

@@ -18,10 +18,7 @@ from .layers.sweep import left_by
 
 
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
-    """Return the results of a call: states at all steps, states after the last; and what it keeps.
-
-    `tensors` has None for each weight that there is not.
-    """
+    """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
         stepped = TARGETS[call.target].step(_step_of(call, tensors))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)

@@ -17,7 +17,8 @@ from ....codegen.shape import Reverse
 from ...call.masks import RESTART, Masks, read_states
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
+from ..driver.streams import on_device
+from ..launch import Kernel
 from ..load import load_unit
 
 # As in templates/cuda/masks.cu.
@@ -41,10 +42,7 @@ _Read = structure(
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
-    """Return reset values whose heads and units have no gaps, so that kernels can copy them.
-
-    Each is (N, D), (B, N, D) or (B, T, N, D).
-    """
+    """Return reset values whose heads and units have no gaps, so that kernels can copy them."""
     return [
         v if _has_no_gaps(v) else v.clone(memory_format=torch.contiguous_format) for v in values
     ]

@@ -18,7 +18,8 @@ from torch import Tensor
 from ....codegen.render import Unit, cuda_unit
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
+from ..driver.streams import on_device
+from ..launch import Kernel
 from ..load import load_unit
 from ..units import begin_to_compile
 
@@ -49,10 +50,7 @@ _Words = tuple[int, list[int]]
 
 
 class Job(NamedTuple):
-    """Tensor to write: `to` becomes the sum of its parts, (parts, …).
-
-    It has at most four axes, the last of which has no gaps.
-    """
+    """Tensor of four axes at most to write, without gaps on the last: the sum of its parts."""
 
     to: Tensor
     parts: Tensor
@@ -97,10 +95,7 @@ def _launch(
 
 
 def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
-    """Return a tensor of at most four axes without gaps, and the job that fills it.
-
-    It is the tensor itself, and no job, if that has no gaps.
-    """
+    """Return a tensor of at most four axes without gaps, and the job that fills it if it is new."""
     if tensor.is_contiguous():
         return tensor, []
     to = tensor.new_empty(tensor.shape)
@@ -108,10 +103,7 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
 
 
 def put_in_order(tensor: Tensor) -> Tensor:
-    """Return a tensor of at most four axes without gaps; itself, if it has none.
-
-    torch's current stream fills a copy.
-    """
+    """Return a tensor of at most four axes without gaps, filled on torch's current stream."""
     to, jobs = in_order(tensor)
     rearrange(jobs)
     return to
