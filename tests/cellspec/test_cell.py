@@ -123,7 +123,7 @@ def test_equations_and_latex():
     assert lstm._repr_latex_() == f"$${lstm.latex()}$$"
     for name in rnnc.cells.names():
         cell = rnnc.cells.get(name)
-        assert cell.latex().count(r"\\") == len(cell.gates) + len(cell.states) - 1
+        assert cell.latex().count(r"\\") == len(cell.equations()) - 1
         assert str(cell).startswith(name)
 
 
