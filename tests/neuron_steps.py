@@ -74,7 +74,7 @@ def rlif_fast_sigmoid(g, s, p, k):
 @step
 def rlif_triangle(g, s, p, k):
     v = k.beta * s.v + g.i - s.s.detach() * k.threshold
-    return triangle_spike(v - k.threshold, k.gamma, k.width), v
+    return triangle_spike(v - k.threshold, k.gamma, 1), v
 
 
 @step

@@ -1,7 +1,7 @@
 """Esser et al., "Convolutional networks for fast, energy-efficient neuromorphic computing",
 PNAS 113, 2016: the triangle, in the recurrent neuron of snnTorch (`RLeaky`).
 
-The surrogate's slope is gamma max(0, 1 - |u| / width) where the potential is u above the threshold.
+The surrogate's slope is gamma max(0, 1 - |u|) where the potential is u above the threshold.
 No gradient passes through the reset.
 """
 
@@ -19,10 +19,9 @@ def rlif_triangle(
     beta: Constant = constant(0.9),
     threshold: Constant = constant(1.0),
     gamma: Constant = constant(1.0),
-    width: Constant = constant(1.0),
 ):
     """Recurrent spiking neurons with the triangle surrogate (Esser et al., 2016)."""
     v = beta * v + i - threshold * stop_gradient(s)
     u = v - threshold
-    s = replace_gradient(heaviside(u), u, slope=gamma * maximum(0, 1 - abs(u) / width))
+    s = replace_gradient(heaviside(u), u, slope=gamma * maximum(0, 1 - abs(u)))
     return s, v

@@ -340,7 +340,7 @@ STRUCTURE = {
     "ltc": (1, 1, 1, 0, "x", "tau A", "dt"),
     "rlif_atan": (1, 1, 1, 0, "s v", "", "beta threshold alpha"),
     "rlif_fast_sigmoid": (1, 1, 1, 0, "s v", "", "beta threshold k"),
-    "rlif_triangle": (1, 1, 1, 0, "s v", "", "beta threshold gamma width"),
+    "rlif_triangle": (1, 1, 1, 0, "s v", "", "beta threshold gamma"),
     "synaptic_lif": (1, 1, 1, 0, "s syn v", "", "alpha beta threshold slope"),
 }
 # The states that feed the recurrent products, where they are not the first state alone.
