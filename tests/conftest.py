@@ -103,10 +103,12 @@ def random_inputs(
 
     def states() -> Iterator[Tensor]:
         for spec in cell.states:
-            # A normaliser is positive by construction; any other state may have either sign.
-            value = draw(B, N, D).detach()
+            value = spec.init + draw(B, N, D).detach()
+            # A normaliser is positive by construction, and a part of channels is at most all.
             if cell.name == "slstm" and spec.name == "n":
                 value = value.abs() + 0.5
+            if cell.name == "hodgkin_huxley" and spec.name in "mhn":
+                value = value.sigmoid()
             yield value.requires_grad_(requires_grad)
 
     dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
