@@ -19,8 +19,12 @@ import torch
 import typer
 from matplotlib.figure import Figure
 from rich.table import Table
-from scipy.integrate import solve_ivp
-from scipy.special import exprel
+
+try:
+    from scipy.integrate import solve_ivp
+    from scipy.special import exprel
+except ImportError as error:
+    raise SystemExit(f"{error}\nThis example needs one more package: pip install scipy") from None
 
 DURATION, STEP, CLOSE = 100.0, 0.1, 0.05  # ms
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -21,13 +21,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import rich
 import rnnc
-import snntorch
 import torch
 import typer
 from matplotlib.figure import Figure
 from rich.table import Table
 from rnnc.cli.progress import track
 from torch import Tensor, nn
+
+try:
+    import snntorch
+except ImportError as error:
+    raise SystemExit(
+        f"{error}\nThis example needs one more package: pip install snntorch"
+    ) from None
 
 CELL = rnnc.cells.rlif_fast_sigmoid
 CONSTANTS = {constant.name: constant.value for constant in CELL.constants}
