@@ -65,7 +65,7 @@ class PointwiseFunction:
 def runs_in_blocks(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> bool:
     """Whether the functions compute a block of units at a time, as those with loops on a CPU do."""
     statements = (*pointwise.forward.statements, *pointwise.backward.statements)
-    return plan.blocks is not None and not all(isinstance(s, Statement) for s in statements)
+    return plan.lanes is not None and not all(isinstance(s, Statement) for s in statements)
 
 
 def pointwise_functions(

@@ -93,8 +93,8 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     if more_functions:
         headers += _headers(plan.more_functions)
     if in_blocks:
-        assert plan.blocks is not None
-        headers += _headers(plan.blocks)
+        assert plan.lanes is not None
+        headers += _headers(plan.lanes)
     return Source(cell.name, code, headers, plan)
 
 

@@ -35,7 +35,7 @@ class CpuPlan:
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"
     headers: ClassVar[str] = "cpu/lib"
     more_functions: ClassVar[str] = "cpu/functions"
-    blocks: ClassVar[str | None] = "cpu/lanes"
+    lanes: ClassVar[str | None] = "cpu/lanes"
     # Of the table's functions, those that math.h has; a forward calls them by name.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = frozenset()
