@@ -15,9 +15,11 @@ from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
 from ...store.planned import planned
 from ..choose import question_of
+from ..driver.described import is_described
 from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
+from ..spills import tell_of_spills
 from ..step_down import check_counts
 from .launcher import StepLauncher
 
@@ -82,8 +84,10 @@ class StepReady:
         return Gemm(self.device, self.dtype, self.layer_call.tf32)
 
     def _launcher(self, plan: StepPlan) -> StepLauncher:
-        sizes = CallSizes(self.batch, self.heads, self.dim)
-        return cast(StepLauncher, launcher_of(self.layer_call.cell, plan, sizes, self.device))
+        cell, sizes = self.layer_call.cell, CallSizes(self.batch, self.heads, self.dim)
+        if not is_described(self.device):
+            tell_of_spills(cell, plan)  # a step has one plan, so there is no other to take
+        return cast(StepLauncher, launcher_of(cell, plan, sizes, self.device))
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
         """Return the blocks of the gradients of weights, for the features of the layer's input.
