@@ -167,7 +167,9 @@ class KernelPlan(ABC):
         return None
 
     def with_more_registers(self, limits: Limits) -> Self | None:
-        """The same plan with fewer blocks per SM, which leaves a thread more registers; or None.
+        """The same plan for a kernel that spills: a thread has more registers, or less to keep.
+
+        None if there is no such plan.
 
         Args:
             limits: the GPU.

@@ -26,7 +26,7 @@ from .driver.device import device_limits
 from .driver.streams import is_capturing
 from .launch import on_device
 from .load import load_kernel
-from .spills import MOST_SPILLED, least_spilling, tell_of_spills
+from .spills import least_spilling
 from .tune import tune
 
 
@@ -205,10 +205,7 @@ def _next_without_spills(
     # Of a plan without R in its registers, the cell itself spills: its program is in all plans.
     resident = plan.forward.steps_per_launch == "all"
     others = _with_room(question, directions, masked) if auto and resident else ()
-    found, spilled = least_spilling(asked, plan, others, directions)
-    if spilled > MOST_SPILLED:
-        for direction in directions:
-            tell_of_spills(asked.cell, getattr(found, direction))
-    if auto and (found != plan or spilled > MOST_SPILLED):
+    found, few = least_spilling(asked, plan, directions, others)
+    if auto and not (found == plan and few):
         remember(request, found)
     return found

@@ -39,27 +39,30 @@ def spilled_bytes(cell: CellSpec, plan: KernelPlan) -> int:
 
 
 def least_spilling(
-    asked: PlanRequest, plan: Plan, others: Iterable[Plan], directions: Sequence[Direction]
-) -> tuple[Plan, int]:
+    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan] = ()
+) -> tuple[Plan, bool]:
     """Return the first of a few plans whose kernels spill little, else the one that spills least.
 
-    They are the plan, the same with fewer blocks per SM, and the others, in this order. At most
-    `_MORE_PLANS` besides the plan are compiled.
+    They are the plan, the same with more registers per thread, and the others, in this order. At
+    most `_MORE_PLANS` besides the plan are compiled. A warning says if all spill much.
 
     Returns:
-        The plan, and the most bytes per thread that one of its kernels spills.
+        The plan, and whether its kernels spill little.
     """
     found: list[tuple[Plan, int]] = []
-    for each in islice(_distinct(asked, plan, others, directions), 1 + _MORE_PLANS):
-        kernels = [getattr(each, direction) for direction in directions]
+    for each in islice(_distinct(asked, plan, directions, others), 1 + _MORE_PLANS):
+        kernels: list[KernelPlan] = [getattr(each, direction) for direction in directions]
         found.append((each, max(spilled_bytes(asked.cell, kernel) for kernel in kernels)))
         if found[-1][1] <= MOST_SPILLED:
-            break
-    return min(found, key=lambda pair: pair[1])
+            return each, True
+    best, _ = min(found, key=lambda pair: pair[1])
+    for direction in directions:
+        tell_of_spills(asked.cell, getattr(best, direction))
+    return best, False
 
 
 def _distinct(
-    asked: PlanRequest, plan: Plan, others: Iterable[Plan], directions: Sequence[Direction]
+    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan]
 ) -> Iterator[Plan]:
     """Yield plans whose kernels in the directions differ."""
     seen: list[list[KernelPlan]] = []
@@ -73,7 +76,7 @@ def _distinct(
 def _with_more_registers(
     asked: PlanRequest, plan: Plan, directions: Sequence[Direction]
 ) -> Iterator[Plan]:
-    """Yield a plan, and the same with fewer and fewer blocks per SM for kernels that spill much."""
+    """Yield a plan, and the same with more and more registers for kernels that spill much."""
     while True:
         yield plan
         kernels: list[KernelPlan] = [getattr(plan, direction) for direction in directions]
@@ -88,10 +91,12 @@ def tell_of_spills(cell: CellSpec, plan: KernelPlan) -> None:
     """Warn of kernels that spill much, once in a process."""
     spilled = spilled_bytes(cell, plan)
     if spilled > MOST_SPILLED:
+        units = plan.agreed.get("head_dim")
+        sized = f", {units} units per head" if units else ""
         warn_once(
-            f"{kernels_in_words(cell.name, plan)}: the kernel spills {spilled} bytes per thread"
-            " from registers to memory, which takes time in every step. Fewer operations per step"
-            " may spill less: rnnc.repeat(n, step, *values) where a Python loop unrolls. So may"
-            " another variant, or a dtype of fewer bytes. `rnnc tune` finds the plan that takes the"
-            " least time"
+            f"{kernels_in_words(cell.name, plan)}{sized}: the kernel spills {spilled} bytes per"
+            " thread from registers to memory, which takes time in every step. Fewer operations per"
+            " step may spill less: rnnc.repeat(n, step, *values) where a Python loop unrolls. So"
+            " may another variant, or a dtype of fewer bytes. `rnnc tune` finds the plan that takes"
+            " the least time"
         )

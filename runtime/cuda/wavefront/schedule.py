@@ -42,7 +42,7 @@ from ..driver.stream_memory import shared_with_processes
 from ..driver.streams import is_capturing
 from ..launch import on_device
 from ..load import load_kernel
-from ..spills import MOST_SPILLED, least_spilling, tell_of_spills
+from ..spills import MOST_SPILLED, spilled_bytes, tell_of_spills
 from .products import bounded_products
 
 # The kinds of plans whose wavefronts `"auto"` takes.
@@ -132,8 +132,7 @@ def _found(question: Question) -> Schedule:
     whole = Schedule((1,) * layers)
     asked = question_of(layer_call, batch, heads, dim, dtype, device)
     # Not `choose_plan`, which compiles the kernel of a layer that runs alone.
-    both = plan_with_room(asked, direction)
-    plan = getattr(both, direction)
+    plan = getattr(plan_with_room(asked, direction), direction)
     chunk = chunk_steps(steps, batch)
     why_not = _why_not(plan, sizes, device)
     if why_not or chunk is None:
@@ -151,11 +150,8 @@ def _found(question: Question) -> Schedule:
     if not all(bounded_products(heads * dim, gates, n * batch, *of_call) for n in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
     if not is_described(device):
-        both = replace(both, **{direction: plan})
-        both, spilled = least_spilling(asked.asked, both, (), (direction,))
-        plan = getattr(both, direction)
-        if spilled > MOST_SPILLED and order == "auto":
-            return whole  # of the plans for one layer there may be one that spills less
+        if order == "auto" and spilled_bytes(layer_call.cell, plan) > MOST_SPILLED:
+            return whole  # a layer alone may have another plan, which spills less
         if order == "wavefront":
             tell_of_spills(layer_call.cell, plan)
     alone, found = wavefronts(plan, inputs, _chip(layer_call, plan, device), chunk)

@@ -124,7 +124,8 @@ def test_of_four_plans_that_spill_the_one_that_spills_least_is_kept_with_one_war
     (warning,) = said
     assert warning.filename == __file__
     text = str(warning.message)
-    assert text.startswith(f"lstm, {other.kind} forward, bfloat16: the kernel spills 300 bytes per")
+    kernel = f"lstm, {other.kind} forward, bfloat16, 64 units per head"
+    assert text.startswith(f"{kernel}: the kernel spills 300 bytes per thread")
     for remedy in ("Fewer operations", "rnnc.repeat(", "another variant", "dtype", "`rnnc tune`"):
         assert remedy in text
 
@@ -266,6 +267,21 @@ def test_every_way_of_calling_looks_at_the_kernels_that_it_loads(way, simulated_
         {"forward"} if WAYS[way].get("backward") is False else {"forward", "backward"}
     )
     assert set(loaded) == set(looked)
+
+
+def test_a_single_step_that_spills_has_fewer_rows_per_block(simulated_gpu, monkeypatch, recwarn):
+    loaded, load_module = [], load._load_module
+    monkeypatch.setattr(
+        load, "_load_module", lambda cell, plan, _: loaded.append(plan) or load_module()
+    )
+    report = replace(REPORT.reports["rnnc_forward"], spills=600)
+    spilling = replace(REPORT, reports={"rnnc_step_forward": report})
+    monkeypatch.setattr(
+        spills, "compile_plan", lambda _, plan: spilling if plan.rows > 1 else REPORT
+    )
+    called(step=True, backward=False)
+    assert [plan.rows for plan in loaded] == [1]
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("step", [False, True])
