@@ -84,8 +84,8 @@ class TiledPlan(ResidentPlan):
         if not blocks:
             return None
         registers = limits.registers_for(self.threads * blocks)
-        found = {"blocks_per_multiprocessor": blocks, "registers": registers, "resident": blocks}
-        return replace(self, **found)
+        more = replace(self, registers=registers, resident=blocks)
+        return replace(more, blocks_per_multiprocessor=blocks)
 
     @property
     def matrix_kib(self) -> float:

@@ -65,12 +65,12 @@ class Facts(NamedTuple):
 def facts_of(cell: CellSpec) -> Facts:
     """Return the facts of a cell; from the cache folder nothing is derived for them."""
 
-    def make() -> list[list[str | bool] | int]:
+    def make() -> list[object]:
         derived = derive(cell)
         again = derive(cell, activations=False)
-        names = list(derived.saved), list(again.saved)
         kept = max(each.backward.kept_values for each in (derived, again))
-        return [*names, list(states_read_before(derived)), kept]
+        reads = list(states_read_before(derived))
+        return [list(derived.saved), list(again.saved), reads, kept]
 
     def read(found: Any) -> Facts:
         *lists, kept = found
