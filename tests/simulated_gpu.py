@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, load, prepared, ready, target
+from rnnc.runtime.cuda import choose, load, prepared, ready, spills, target
 from rnnc.runtime.cuda.driver import driver as launching
 from rnnc.runtime.cuda.driver import library, streams
 from rnnc.runtime.cuda.driver import room as queues
@@ -152,6 +152,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(streams._here, "device", None, raising=False)
     patch.setattr(load, "resident_blocks", lambda *_: 10**6)
     patch.setattr(load, "_load_module", lambda *_: SimpleNamespace(function=function))
+    patch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     patch.setattr(load, "beside_captures", nullcontext)
     patch.setattr(
         constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)

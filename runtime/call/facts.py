@@ -57,6 +57,7 @@ class Facts(NamedTuple):
         saved: values that the forward keeps of a step if it keeps gates, by name.
         saved_gates: gates that the backward computes again if only states were kept.
         reads: for each state, whether the backward reads its values before or after a step.
+        kept: values per unit that loops of the backward keep in local memory, at most.
         counts: of its parts.
         runs: of its matrices, in the order of R.
     """
@@ -64,6 +65,7 @@ class Facts(NamedTuple):
     saved: tuple[str, ...]
     saved_gates: tuple[str, ...]
     reads: tuple[bool, ...]
+    kept: int
     counts: Counts
     runs: list[Run]
 
@@ -72,17 +74,20 @@ class Facts(NamedTuple):
 def facts_of(cell: CellSpec) -> Facts:
     """Return the facts of a cell; from the cache folder nothing is derived for them."""
 
-    def make() -> list[list[str | bool]]:
+    def make() -> list[object]:
         derived = derive(cell)
         again = derive(cell, activations=False)
-        return [list(derived.saved), list(again.saved), list(states_read_before(derived))]
+        kept = max(each.backward.kept_values for each in (derived, again))
+        reads = list(states_read_before(derived))
+        return [list(derived.saved), list(again.saved), reads, kept]
 
     def read(found: Any) -> Facts:
-        saved, again, reads = map(tuple, found)
+        *lists, kept = found
+        saved, again, reads = map(tuple, lists)
         names, flags = {type(name) for name in (*saved, *again)}, [type(flag) for flag in reads]
-        if not names <= {str} or flags != [bool] * len(cell.states):
+        if not names <= {str} or flags != [bool] * len(cell.states) or type(kept) is not int:
             raise ValueError(f"no facts of {cell.name}: {found!r}")
-        return Facts(saved, again, reads, _counted(cell, len(saved)), _runs(cell))
+        return Facts(saved, again, reads, kept, _counted(cell, len(saved)), _runs(cell))
 
     return remembered(cell.name, f"facts {cell.fingerprint}", make, read)
 

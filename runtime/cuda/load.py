@@ -24,10 +24,6 @@ from .units import compile_unit
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _PORTABLE_CLUSTER = 8  # blocks: CUDA C++ Programming Guide, "Thread Block Clusters"
-# Bytes per thread, stored and loaded. LSTM, 12 heads of 64, batch 256, bfloat16, H200, 2026-11-23:
-# a forward with masks that spills 612 takes 1.18 ms, with a block less per SM 0.78, without masks
-# 0.69 (60 spilled).
-_MOST_SPILLED = 256
 
 
 @lru_cache(maxsize=1024)
@@ -90,17 +86,8 @@ def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> 
 
 @lru_cache(maxsize=512)
 def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
-    """Return the kernels of a translation unit, on a device.
-
-    A plan leaves registers for a kernel without masks. Where one with masks would spill, fewer of
-    its blocks share an SM.
-    """
-    binary = compile_plan(cell, plan)
-    spilled = max((report.spills for report in binary.reports.values()), default=0)
-    roomier = plan.with_more_registers()
-    if plan.masked and spilled > _MOST_SPILLED and roomier is not None:
-        return _load_module(cell, roomier, device)
-    return LoadedModule(binary.cubin)
+    """Return the kernels of a translation unit, on a device."""
+    return LoadedModule(compile_plan(cell, plan).cubin)
 
 
 class LoadedModule:
