@@ -38,7 +38,7 @@ except ImportError as error:
 CELL = rnnc.cells.rlif_fast_sigmoid
 CONSTANTS = {constant.name: constant.value for constant in CELL.constants}
 CLASSES, INPUTS, STEPS, HIDDEN = 4, 40, 100, 128
-SAMPLES, BATCH, RATE, CLOSE = 1024, 128, 5e-3, 1e-4
+SAMPLES, BATCH, RATE, CLOSE = 1024, 128, 2e-3, 1e-4
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Count = Annotated[int, typer.Option(min=1)]
 
@@ -180,7 +180,7 @@ def train(model: nn.Module, x: Tensor, labels: Tensor, epochs: int, seed: int) -
 
 
 def within_spread(ours: list[Curve], theirs: list[Curve]) -> bool:
-    """Whether the mean curves differ by no more than seeds of the same network, in each epoch."""
+    """Whether the mean curves are no farther apart than two seeds of the same network."""
     sides = [torch.tensor([curve.losses for curve in curves]) for curves in (ours, theirs)]
     spread = max((side.amax(0) - side.amin(0)).max().item() for side in sides)
     return bool(((sides[0].mean(0) - sides[1].mean(0)).abs() <= spread).all())
@@ -224,7 +224,7 @@ def compare_speed(batch: int, units: int, steps: int) -> None:
 
 def main(
     out: Path = Path("demo"),
-    epochs: Count = 15,
+    epochs: Count = 20,
     seeds: Count = 3,
     threads: Count = 2,
     speed: bool = False,
