@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,14 +12,12 @@ from torch.nn import functional
 
 from ....cellspec.cell import CellSpec
 from ....codegen.layout import layout_of
-from ....codegen.render import cuda_unit
 from ....codegen.shape import Reverse
 from ...call.masks import RESTART, Masks, read_states
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
-from ..launch import Kernel
-from ..load import load_unit
+from ..load import unit_kernel
 
 # As in templates/cuda/masks.cu.
 THREADS, ROWS, PADDING = 128, 8, 4
@@ -27,6 +25,8 @@ _ROWS_OF_BLOCK = THREADS // 32  # of `rnnc_order_rows`, which compares each row 
 _MOST_COMPARED = 8192  # rows; beyond, sorting takes less time
 _WORDS = (16, 8, 4, 2)  # bytes
 _BLOCKS_PER_MULTIPROCESSOR = 16
+# Gives a kernel by its name, on a device.
+mask_kernel = partial(unit_kernel, "masks", THREADS)
 # Mirrors of its structs.
 _Order = structure(
     "OrderArguments", *fields(POINTER, "lengths order"), *fields(NUMBER, "count batch")
@@ -179,9 +179,3 @@ def states_read(
             kernel(blocks_of(count * batch * words, device.index), given)
             found[i], firsts[i] = read, first
     return found, firsts
-
-
-@lru_cache(maxsize=64)
-def mask_kernel(name: str, device: int) -> Kernel:
-    """Return a kernel of templates/cuda/masks.cu on a device."""
-    return load_unit(cuda_unit("masks"), THREADS, name, device)

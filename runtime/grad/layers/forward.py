@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...call.call import Call, Tensors, joint_call
+from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
@@ -42,8 +42,8 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
     if ragged is not None:
         made = target.made_masks(ragged, (batch, steps), x.device, call.reverses)
-    if call.joint:
-        run = joint_call(call)
+    if call.both is not None:
+        run = call.both
         with target.moves() as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
             tensors = tensors._replace(ragged=joint_ragged(ragged, moves))
