@@ -128,11 +128,6 @@ class Call(NamedTuple):
     both: Call | None = None
 
     @property
-    def joint(self) -> bool:
-        """True if both directions of a layer are one call."""
-        return self.both is not None
-
-    @property
     def target(self) -> str:
         """Name of the target that runs it."""
         return self.directions[0].target
@@ -219,7 +214,7 @@ class Call(NamedTuple):
     @property
     def runs(self) -> int:
         """Number of calls of all layers."""
-        return self.layers if self.joint else self.parts
+        return self.parts if self.both is None else self.layers
 
     @property
     def scale(self) -> float:

@@ -56,9 +56,9 @@ def backward_layers(
         with target.moves() as moves:
             each = zip(*sweep.d_firsts, strict=True)
             d_states += [stacked(call, d_firsts, moves) for d_firsts in each]
-    split = split_gradients if call.joint else list
+    split = list if call.both is None else split_gradients
     d_ragged = sweep.d_ragged()
-    d_states += map(split_resets, d_ragged) if call.joint else d_ragged
+    d_states += d_ragged if call.both is None else map(split_resets, d_ragged)
     d_states += sweep.d_unweighted
     return [d_x, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 

@@ -116,6 +116,6 @@ def dropped(call: Call, features: Tensor, mask: Tensor) -> Tensor:
 
 def stacked(call: Call, each: Sequence[Tensor], moves: Moves) -> Tensor:
     """Return a state of all runs, (B, N, D) each, as (layers * directions, B, hidden)."""
-    batch, hidden, own = each[0].shape[0], call.heads * call.dim, 2 if call.joint else 1
+    batch, hidden, own = each[0].shape[0], call.heads * call.dim, 1 if call.both is None else 2
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
     return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
