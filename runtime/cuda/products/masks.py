@@ -13,7 +13,7 @@ from torch.nn import functional
 from ....cellspec.cell import CellSpec
 from ....codegen.layout import layout_of
 from ....codegen.shape import Reverse
-from ...call.masks import RESTART, Masks, read_states
+from ...call.masks import RESTART, Masks, read_states, strides_of_reset_value
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
@@ -58,17 +58,9 @@ def _has_no_gaps(value: Tensor) -> bool:
     return not any(n % widest for n in (value.data_ptr(), *(n * size for n in strides[:2])))
 
 
-def _strides(value: Tensor) -> tuple[int, int]:
-    """Return the strides of time and of batch rows, in elements; 0 where a value does not vary."""
-    strides = value.stride()
-    if value.ndim == 4:
-        return strides[1], strides[0]
-    return 0, strides[0] if value.ndim == 3 else 0
-
-
 def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
     """Return the fields of `MaskArguments` in order, with values that `without_gaps` gave."""
-    strides = [_strides(value) for value in reset_to]
+    strides = [strides_of_reset_value(value) for value in reset_to]
     restarts, order = masks.restarts, masks.order
     if restarts is None:
         directions = masks.steps.view(-1, *masks.steps.shape[-2:])
@@ -78,8 +70,8 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         restarts = both[0] if len(both) == 1 else torch.stack(both)
     return [
         *(restarts, masks.longest, order),
-        *(time for time, _ in strides),
-        *(row for _, row in strides),
+        *(time for time, *_ in strides),
+        *(row for _, row, _ in strides),
         *reset_to,
     ]
 
@@ -168,7 +160,7 @@ def states_read(
             state, initial, value = states[i], initial_states[i], reset_to[i]
             read, first = torch.empty_like(state), torch.empty_like(initial)
             places = [t.data_ptr() for t in (state, initial, value, read, first)]
-            time, row = _strides(value)
+            time, row, _ = strides_of_reset_value(value)
             size = state.element_size()
             lengths = [n * size for n in (initial[0].numel(), time, row)]
             # A word is of one direction.
