@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
-from .call import Call
+from .call import Call, as_one_direction
 from .forms import OWN, Form
 from .layer_call import Choice, LayerCall, Order, layer_call_of
 from .marks import constant_in_graphs
@@ -102,4 +102,5 @@ def call_of(
     sizes = settings.layers, settings.heads, settings.dim
     dropout = settings.dropout if settings.layers > 1 else 0.0
     own = directions(False), directions(asked.all_states), *sizes, dropout, values, settings.order
-    return Call(*own, asked.joint, settings.form, *asked[:-1])
+    call = Call(*own, settings.form, *asked[:-1])
+    return call._replace(both=as_one_direction(call)) if asked.joint else call

@@ -19,7 +19,7 @@ from .driver.driver import as_residency
 from .driver.residency import resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import compile_plan
-from .units import compile_unit
+from .units import compile_unit, unit_of
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -41,13 +41,14 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
 
-def load_unit(unit: Unit, threads: int, name: str, device: int) -> Kernel:
-    """Return a kernel of a unit that belongs to no cell, loaded on the current device."""
+@lru_cache(maxsize=64)
+def unit_kernel(file: str, threads: int, name: str, device: int, to: str = "") -> Kernel:
+    """Return a kernel of `unit_of` a file, loaded on the current device."""
     shape = LaunchShape(threads)
     if is_described(device):
         return _described(shape, name, device)
     with beside_captures():
-        return loaded(_module_of(unit, device), shape, name, device)
+        return loaded(_module_of(unit_of(file, to), device), shape, name, device)
 
 
 @lru_cache(maxsize=64)

@@ -124,7 +124,7 @@ def run_step(
 def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
     """Return what a call is asked for, with the tensors that it has."""
     ragged = None if tensors.ragged is None else tensors.ragged.kind
-    return asked._replace(ragged=ragged, given=len(tensors.states) > 0)
+    return Asked(ragged, len(tensors.states) > 0, *asked[2:])
 
 
 def _backend(settings: Settings, tensors: Tensors) -> str:
@@ -160,7 +160,8 @@ def _computed(
 ) -> tuple[Tensors, torch.dtype]:
     """Return the tensors, checked, in the dtype that kernels compute in, and that of results."""
     target = TARGETS[name]
-    check_takes(target, name, tensors)
+    if tensors.ragged is not None or tensors.unweighted:
+        check_takes(target, name, tensors)
     device = tensors.x.device.type
     computed, returned = target.dtypes_of(tensors.x.dtype)
     if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:

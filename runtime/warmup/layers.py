@@ -163,7 +163,7 @@ class _Stub:
         if settings is not None:
             apart = getattr(layer, "directions_apart", False)
             call: Any = steps, batch, computed, weight.device, masked, apart
-            plain = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
+            plain: Any = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
             self._found.append(ModuleCall(settings, *plain))
         return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
 
