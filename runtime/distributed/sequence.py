@@ -16,7 +16,7 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Asked, Settings, one_direction
-from ..call.tensors import States
+from ..call.tensors import States, inputs_at
 from ..check.masks import check_lengths
 from ..module.rnn import RNN
 from ..run.by_layer import input_share
@@ -129,7 +129,11 @@ class Sequential(Parallel):
         return whole._replace(x=x, ragged=ragged, unweighted=unweighted, steps=steps)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
-        settings, steps, weights = self._one_layer(), run.steps, self._weights_of_layer(layer)
+        settings, steps, weights = (
+            self._one_layer(run.cell),
+            run.steps,
+            self._weights_of_layer(layer),
+        )
         assert steps is not None
         each = len(weights) // len(settings.choices)
         outputs, lasts = [], []
@@ -138,8 +142,9 @@ class Sequential(Parallel):
             wx = self._input(settings, run.x, own[0], steps)
             given = None if run.states is None else [state[direction] for state in run.states]
             rows = of_layer(run.ragged, slice(direction, direction + 1))
-            mine = run._replace(x=wx, states=given, ragged=rows)
-            over_time, last = self._recur(one_direction(settings, self.cell, choice), mine, own)
+            inputs = inputs_at(run.unweighted, direction)
+            mine = run._replace(x=wx, states=given, ragged=rows, unweighted=inputs)
+            over_time, last = self._recur(one_direction(settings, run.cell, choice), mine, own)
             outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
             lasts.append(last)
         found = [torch.cat(both, 2) for both in zip(*outputs, strict=True)]
@@ -202,9 +207,9 @@ class Sequential(Parallel):
         heads = self.heads // self._mesh.size()
         first, found = self._mesh.get_local_rank() * heads, []
         for each in inputs:
-            in_time = each.expand(-1, steps.own, -1, -1).transpose(0, 1)
-            whole = steps.gathered(in_time).transpose(0, 1)
-            found.append(whole[:, :, first : first + heads] if whole.shape[2] > 1 else whole)
+            own = each.expand(*each.shape[:-3], steps.own, *each.shape[-2:])
+            whole = steps.gathered(own.movedim(-3, 0)).movedim(0, -3)
+            found.append(whole.narrow(-2, first, heads) if whole.shape[-2] > 1 else whole)
         return found
 
     def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
