@@ -9,6 +9,7 @@ from ..declare import Constant
 from ..expression.body import Body
 from ..expression.loops import carried, unchanged
 from ..expression.node import Node, ordered, symbol
+from ..expression.sharing import LONGEST_LINE
 from ..functions import TABLE
 
 if TYPE_CHECKING:
@@ -57,6 +58,42 @@ def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:
     for node, drawn in _bent(cell.updates, leaves.get):
         found.setdefault(node, ", ".join(i.name for i in cell.inputs if i.name in drawn))
     return tuple((names, node) for node, names in found.items())
+
+
+def notes_on_draws(cell: CellSpec) -> tuple[str, ...]:
+    r"""A line for each drawn input, then one for each place where its mean is not enough.
+
+    Args:
+        cell: with drawn inputs, or without.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc import Gate, Input, State, normal, tanh
+        >>> from rnnc.cellspec.noise.mean import notes_on_draws
+        >>> @rnnc.cell
+        ... def noisy(g: Gate, h: State, *, xi: Input = normal(std=0.5)):
+        ...     return tanh(g + xi) + xi
+        >>> print("\n".join(notes_on_draws(noisy)))
+        xi is drawn by the call where it is not passed; without samples it is its mean, 0
+        the mean of tanh(g + xi) is not its value at the mean of xi
+    """
+    numbers = {constant.name: constant.value for constant in cell.constants}
+    drawn = ((i.name, i.draw.mean(numbers)) for i in cell.drawn if i.draw is not None)
+    return (
+        *(
+            f"{name} is drawn by the call where it is not passed; without samples it is its mean,"
+            f" {mean:g}"
+            for name, mean in drawn
+        ),
+        *(
+            f"the mean of {_shortened(str(node))} is not its value at the mean of {names}"
+            for names, node in bends(cell)
+        ),
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE // 2 else f"{text[: LONGEST_LINE // 2 - 1]}…"
 
 
 def _bent(

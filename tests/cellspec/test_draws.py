@@ -8,6 +8,7 @@ import torch
 from rnnc import Constant, Gate, Input, State, bernoulli, constant, normal, tanh, uniform, where
 from rnnc.cellspec.noise.mean import bends
 from rnnc.cellspec.printing.equations import equation_lines, equation_terms
+from rnnc.report.card import Card
 from rnnc.report.mathml import equations_of
 from rnnc.report.terms import Terms
 
@@ -81,6 +82,14 @@ def test_equations_latex_and_mathml_have_a_line_for_each():
     shown = equations_of(noisy, Terms.of(noisy))
     assert [e.name for e in shown] == ["g", "keep", "xi", "u", "h"]
     assert "bernoulli(p), once per sequence" in shown[1].math
+
+
+def test_a_card_counts_what_is_kept_of_each_step():
+    shape = rnnc.Shape(1, 64, dtype="bfloat16")
+    drawn, passed = Card.of(noisy, shape), Card.of(noisy.mean(), shape)
+    assert drawn.drawn == ("xi", "u")
+    assert drawn.kept_bytes == passed.kept_bytes + 4
+    assert any(note.startswith("the mean of tanh(g + xi)") for note in drawn.notes)
 
 
 def test_the_mean_is_a_cell_of_its_own():
