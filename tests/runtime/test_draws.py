@@ -8,6 +8,8 @@ import pytest
 import rnnc
 import torch
 from rnnc import Constant, Gate, Input, State, bernoulli, constant, normal, sigmoid, tanh, uniform
+from rnnc.runtime.call.tensors import inputs_at
+from rnnc.runtime.grad.layers import sweep
 from rnnc.runtime.module import given as given_module
 from rnnc.runtime.scan import sampled as sampled_module
 from torch.utils.checkpoint import checkpoint
@@ -144,6 +146,18 @@ def test_a_module_runs_a_loop_of_what_it_draws(both, batch_first, ragged, draws)
     y = y.transpose(0, 1) if batch_first else y
     wanted = loop(rnn, in_time, leaves, lengths, reset)
     assert_same(gradients(rnn, y, leaves), gradients(rnn, wanted, leaves))
+
+
+def test_a_backward_that_reads_another_draw_is_noticed(draws, monkeypatch):
+    """A planted fault: the kernels of the backward get other numbers than those of the forward."""
+    rnn, x = module(num_layers=2), input_of(T, B)
+    y, every = rnn(x)[0], torch.full((B,), T)
+    wanted = gradients(rnn, loop(rnn, x, dict(draws), every, torch.zeros(T, B).bool()), {})
+    monkeypatch.setattr(
+        sweep, "inputs_at", lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call))
+    )
+    with pytest.raises(AssertionError, match="weight_ih_l0"):
+        assert_same(gradients(rnn, y, {}), wanted)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
