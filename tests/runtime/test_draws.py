@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise, product
 
 import pytest
@@ -12,7 +13,7 @@ from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.grad.layers import sweep
 from rnnc.runtime.module import given as given_module
 from rnnc.runtime.scan import sampled as sampled_module
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 T, B, INPUT, HIDDEN = 6, 3, 4, 5
 LENGTHS = torch.tensor([T, 4, 0])
@@ -280,11 +281,21 @@ def test_nothing_but_a_call_touches_a_generator():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpointed_call_gives_the_same_bits(reentrant):
+POLICY = partial(create_selective_checkpoint_contexts, rnnc.distributed.save_policy)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"use_reentrant": True},
+        {"use_reentrant": False},
+        {"use_reentrant": False, "context_fn": POLICY},
+    ],
+)
+def test_a_checkpointed_call_gives_the_same_bits(options):
     rnn = module(num_layers=2, bidirectional=True)
     found = []
-    for way in (lambda f, x: f(x), lambda f, x: checkpoint(f, x, use_reentrant=reentrant)):
+    for way in (lambda f, x: f(x), lambda f, x: checkpoint(f, x, **options)):
         x = input_of(T, B).requires_grad_()
         rnn.zero_grad()
         torch.manual_seed(9)
