@@ -29,6 +29,7 @@ _NAMES = {
     """,
     ".cellspec.gradients": "replace_gradient",
     ".cellspec.noise.distributions": "bernoulli normal uniform",
+    ".cellspec.noise.wrappers": "noisy zoneout",
     ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",

@@ -59,6 +59,7 @@ from .cellspec.functions import pow as pow
 from .cellspec.functions import round as round
 from .cellspec.gradients import replace_gradient
 from .cellspec.noise.distributions import bernoulli, normal, uniform
+from .cellspec.noise.wrappers import noisy, zoneout
 from .cellspec.tracing.repeat import repeat
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
@@ -150,6 +151,7 @@ __all__ = [
     "minimum",
     "mish",
     "nn",
+    "noisy",
     "normal",
     "param",
     "plan_for",
@@ -181,4 +183,5 @@ __all__ = [
     "warmup",
     "where",
     "with_gradient",
+    "zoneout",
 ]
