@@ -104,6 +104,7 @@ def _print_inspection(found: Inspection) -> None:
         f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
     )
+    console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")
     console.print(
         f"  float32 at {found.points} extreme points:"

@@ -10,7 +10,7 @@ from ..call.call import Call
 from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
 from .choose import PlanQuestion, choose_plan, question_of
-from .launch import on_device
+from .driver.streams import on_device
 from .load import load_kernel
 from .wavefront.schedule import LayersSizes, Question, schedule_of
 

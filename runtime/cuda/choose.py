@@ -23,19 +23,14 @@ from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall, remember
 from .driver.described import is_described
 from .driver.device import device_limits
-from .driver.streams import is_capturing
-from .launch import on_device
+from .driver.streams import is_capturing, on_device
 from .load import load_kernel
 from .spills import least_spilling
 from .tune import tune
 
 
 class PlanQuestion(NamedTuple):
-    """What a plan is chosen for; `dim` counts the units of a head, and no rows count as one.
-
-    Attributes:
-        tf32: whether torch lets float32 products round to TF32.
-    """
+    """Facts that a plan is chosen by; `dim` counts the units of a head, and no rows are one."""
 
     cell: CellSpec
     heads: int
@@ -128,10 +123,7 @@ def _tuning_wanted() -> bool:
 
 
 def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
-    """Return True if blocks that wait for each other are on the chip together, per direction.
-
-    A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
-    """
+    """Return True if blocks that wait for each other fit this very chip together, per direction."""
     return all(_fits(asked.cell, getattr(plan, d), asked.shape, device) for d in directions)
 
 

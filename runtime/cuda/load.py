@@ -19,7 +19,7 @@ from .driver.driver import as_residency
 from .driver.residency import resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import compile_plan
-from .units import compile_unit
+from .units import compile_unit, unit_of
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -31,9 +31,6 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
     """Return a kernel of a cell and plan, compiled on first use and loaded on the current device.
 
     The name is one of the plan's `kernel_names`; the plan's `arch` is the device's.
-
-    Raises:
-        ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
     if is_described(device):
         return _described(plan.launch_shape, name, device)
@@ -44,13 +41,14 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
 
-def load_unit(unit: Unit, threads: int, name: str, device: int) -> Kernel:
-    """Return a kernel of a unit that belongs to no cell, loaded on the current device."""
+@lru_cache(maxsize=64)
+def unit_kernel(file: str, threads: int, name: str, device: int, to: str = "") -> Kernel:
+    """Return a kernel of `unit_of` a file, loaded on the current device."""
     shape = LaunchShape(threads)
     if is_described(device):
         return _described(shape, name, device)
     with beside_captures():
-        return loaded(_module_of(unit, device), shape, name, device)
+        return loaded(_module_of(unit_of(file, to), device), shape, name, device)
 
 
 @lru_cache(maxsize=64)
@@ -59,10 +57,7 @@ def _module_of(unit: Unit, device: int) -> LoadedModule:
 
 
 def _described(shape: LaunchShape, name: str, device: int) -> Kernel:
-    """Return a kernel of a GPU that is not there.
-
-    As many of its blocks run at once as threads and shared memory allow: it has no registers yet.
-    """
+    """Return a kernel of a GPU that is not there: blocks run as memory and threads allow."""
     limits, (threads, shared, _, waits_for) = device_limits(device), shape
     each = limits.blocks_per_multiprocessor(threads // WARP, 1, shared)
     resident = each * limits.multiprocessors if waits_for == "all" else None

@@ -125,7 +125,8 @@ class Sequential(Parallel):
         ragged = whole.ragged
         if ragged is not None:
             x, ragged = self._of_all_steps(x, ragged, steps)
-        unweighted = self._of_all_inputs(whole.unweighted, steps)
+        in_time = (u.expand(-1, steps.own, -1, -1).transpose(0, 1) for u in whole.unweighted)
+        unweighted = self._own_heads(steps.gathered(u).transpose(0, 1) for u in in_time)
         return whole._replace(x=x, ragged=ragged, unweighted=unweighted, steps=steps)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
@@ -196,16 +197,6 @@ class Sequential(Parallel):
             found, wanted = "what is stored for each step", "one value for all steps"
             raise TensorError("reset_to", found, wanted, "HeadwiseParallel, which takes it")
         return x, Ragged(lengths, None if reset is None else steps.gathered(reset), values)
-
-    def _of_all_inputs(self, inputs: Sequence[Tensor], steps: Steps) -> list[Tensor]:
-        """Return the cell's inputs of this rank's heads at all steps, from those at its steps."""
-        heads = self.heads // self._mesh.size()
-        first, found = self._mesh.get_local_rank() * heads, []
-        for each in inputs:
-            in_time = each.expand(-1, steps.own, -1, -1).transpose(0, 1)
-            whole = steps.gathered(in_time).transpose(0, 1)
-            found.append(whole[:, :, first : first + heads] if whole.shape[2] > 1 else whole)
-        return found
 
     def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
         if self._use_local_output:

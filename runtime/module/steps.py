@@ -94,7 +94,7 @@ class Steps(nn.Module):
         count, axes = rnn.num_layers, "(num_layers, B, hidden_size)"
         count, axes = (2 * count, f"(2 * {axes[1:]}") if rnn.bidirectional else (count, axes)
         shapes = [(count, *batch, width) for width in rnn._widths]
-        check_states(states, rnn._state_names, shapes, axes, "x", x)
+        check_states(states, rnn._state_names, shapes, axes, x)
 
     def _unweighted(self, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
         """Return the cell's inputs of a call, checked; `axes` are those of x but the last."""

@@ -21,9 +21,6 @@ def unweighted_of(
             (hidden), or heads and units; 1 in place of a size where all have one value.
         x: as the caller gives it, checked.
         axes: of x without the last one: "TB", "BT", "T", "B" or "".
-
-    Raises:
-        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
     """
     check_names_of_inputs(cell, inputs)
     found = []

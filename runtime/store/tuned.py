@@ -18,9 +18,7 @@ from .plan_json import packed_plan, unpacked_plan
 
 @dataclass(frozen=True)
 class Asked(PlanRequest):
-    """A request for the fastest plan, with the name of the file that keeps the answer.
-
-    The time per step does not depend on the number of steps.
+    """A request for the fastest plan of any number of steps, with the name of the answer's file.
 
     Attributes:
         instead_of: in words, the plan whose kernels spill registers, where another one is asked

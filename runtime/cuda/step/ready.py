@@ -105,20 +105,14 @@ class StepReady:
         return cast(StepLauncher, found)
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
-        """Return the blocks of the gradients of weights, for the features of the layer's input.
-
-        `wanted` says that a gradient of W or R is wanted.
-        """
+        """Return the blocks for gradients of weights; `wanted` says if W or R has one."""
         columns = [size] * (self.counts.inputs > 0) + [self.dim] * len(self.sources)
         tile = self.backward_plan.gradient_tile
         assert tile is not None
         return tile.blocks(self.heads, self.dim, columns if wanted else ())
 
     def inputs_grid(self, size: int, sources: int) -> tuple[int, int, int]:
-        """Return the blocks of the gradients of inputs, for the features of the layer's input.
-
-        `sources` counts the states that R multiplies. Either is 0 if its gradient is not wanted.
-        """
+        """Return the blocks for gradients of features and `sources`; 0 for one not wanted."""
         tile = self.backward_plan.gradient_tile
         assert tile is not None
         return tile.input_blocks(self.batch, self.heads, self.dim, size, sources)

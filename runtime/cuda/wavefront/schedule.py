@@ -39,8 +39,7 @@ from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
-from ..driver.streams import is_capturing
-from ..launch import on_device
+from ..driver.streams import is_capturing, on_device
 from ..load import load_kernel
 from ..spills import MOST_SPILLED, spilled_bytes, tell_of_spills
 from .products import bounded_products
@@ -89,10 +88,7 @@ class Schedule(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Facts that a schedule depends on: a direction of a call of all layers on a device.
-
-    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
-    """
+    """Facts of a schedule; `alignment` bytes divide the addresses of all layers' input weights."""
 
     layer_call: LayerCall
     direction: Direction
@@ -104,11 +100,7 @@ class Question(NamedTuple):
 
 
 def schedule_of(question: Question) -> Schedule:
-    """Return the schedule of a direction of a call on torch's current device.
-
-    Raises:
-        PlanError: the caller wants a wavefront, which is impossible.
-    """
+    """Return the schedule of a direction; a `PlanError` for a wavefront that is impossible."""
     layer_call, direction, sizes, _, _, order, _ = question
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
