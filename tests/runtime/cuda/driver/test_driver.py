@@ -14,7 +14,7 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda import choose, launch, load, step_down
+from rnnc.runtime.cuda import choose, launch, load, spills, step_down
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
@@ -235,6 +235,7 @@ def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):
     monkeypatch.setattr(choose, "on_device", lambda device: nullcontext())
     monkeypatch.setattr(choose, "load_kernel", load)
     monkeypatch.setattr(choose, "recall", lambda asked: None)
+    monkeypatch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     choose.choose_plan.cache_clear()
     choose.choose_plan(ASKED, "forward")
     assert loaded == ["rnnc_forward"]
