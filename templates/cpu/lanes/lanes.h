@@ -14,7 +14,8 @@ namespace rnnc {
 // Two vectors: while the operations of one wait for each other, the other has some to do.
 constexpr int64_t kBlock = 2 * kLanes;
 
-// A value and a condition of each unit of a block.
+// A value and a condition of each unit of a block. Conditions are as long as values: loops over values
+// of several lengths do not always become vector code.
 typedef real Lanes[kBlock] __attribute__((aligned(kVectorBytes)));
 typedef std::conditional_t<sizeof(real) == 4, int32_t, int64_t> Conditions[kBlock]
     __attribute__((aligned(kVectorBytes)));
