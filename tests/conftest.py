@@ -168,6 +168,15 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
+def new_functions() -> Iterator[None]:
+    """Functions of the driver are found anew in a test, and after it."""
+    forget = _module("simulated_gpu").forget_functions
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
 def simulated_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The backend `"simulated"`; gives the names of the kernels that it launches."""
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))

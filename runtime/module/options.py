@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
+from ...cellspec.cell import CellSpec
 from ..call.layer_call import Choice
 from ..call.settings import Settings
 from ..targets.target import Target
@@ -14,33 +16,21 @@ from ..targets.target import Target
 if TYPE_CHECKING:
     from .rnn import RNN
 
-# What `repr` shows where it is something else.
-_DEFAULTS = {
-    "heads": 1,
-    "num_layers": 1,
-    "bias": True,
-    "batch_first": False,
-    "dropout": 0.0,
-    "bidirectional": False,
-    "proj_size": 0,
-    "backend": "auto",
-    "variant": "auto",
-    "save": "gates",
-    "precision": None,
-    "layers": "auto",
-}
-
 
 class Options(nn.Module):
     """Part of `rnnc.RNN` that reads its options."""
 
-    def _settings(self, training: bool) -> Settings:
-        """Return the settings of a call: features are dropped between layers in `training`."""
+    def _settings(self, training: bool, cell: CellSpec | None = None) -> Settings:
+        """Return the settings of a call: features are dropped between layers in `training`.
+
+        `cell` is the one that runs, where it is not that of the module but its mean.
+        """
         rnn = cast("RNN", self)
         dropout = rnn.dropout if training else 0.0
         sizes = rnn.num_layers, rnn.bidirectional, rnn.heads, rnn.hidden_size // rnn.heads
         choice = Choice(rnn.variant, rnn.save, rnn.precision)
-        return Settings(rnn.cell, *sizes, dropout, rnn.backend, choice, rnn.layers, rnn._form)
+        own = rnn.cell if cell is None else cell
+        return Settings(own, *sizes, dropout, rnn.backend, choice, rnn.layers, rnn._form)
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
         """Return what may be set between calls, of the module and of torch."""
@@ -52,8 +42,12 @@ class Options(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the arguments that differ from their defaults, as text."""
-        rnn = cast("RNN", self)
+        from .rnn import RNN
+
+        rnn = cast(RNN, self)
         shown = [rnn.cell.name, str(rnn.input_size), str(rnn.hidden_size)]
-        found = {name: getattr(self, name) for name in _DEFAULTS}
-        options = [f"{k}={v!r}" for k, v in found.items() if v != _DEFAULTS[k]]
-        return ", ".join(shown + options)
+        for name, option in signature(RNN).parameters.items():
+            value = getattr(self, name, None)  # None for the device and the dtype of parameters
+            if option.kind is option.KEYWORD_ONLY and value != option.default:
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)

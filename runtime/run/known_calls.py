@@ -18,15 +18,28 @@ from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
 # A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
-Kind = Literal["sequence", "all states", "packed", "step"]
+# Where a module's cell draws inputs, calls "of means" run its mean.
+Kind = (
+    Literal["sequence", "all states", "packed", "step"]
+    | Literal["sequence of means", "all states of means", "step of means"]
+)
 NO_ROWS = None, None, None  # all rows run all steps
 
 
-class Module(Protocol):
-    """Module whose calls may be known.
+def kind_of(kind: Literal["sequence", "all states", "step"], samples: bool) -> Kind:
+    """Return the kind of a call: of the module's cell itself, which `samples`, or of its mean."""
+    if samples:
+        return kind
+    means: dict[str, Kind] = {
+        "sequence": "sequence of means",
+        "all states": "all states of means",
+        "step": "step of means",
+    }
+    return means[kind]
 
-    `batch_first` says that x of a sequence is (B, T, input).
-    """
+
+class Module(Protocol):
+    """Module whose calls may be known; with `batch_first`, x of a sequence is (B, T, input)."""
 
     batch_first: bool
     _parameters: dict[str, Any]
@@ -40,10 +53,7 @@ class Module(Protocol):
 
 
 class KnownCalls(Seen):
-    """Calls of one module that passed all checks, by their kind.
-
-    The checks of one method do not answer for another.
-    """
+    """Calls of one module that passed all checks, by their kind: each has checks of its own."""
 
     def find_sequence(
         self,
@@ -54,10 +64,7 @@ class KnownCalls(Seen):
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
         kind: Kind = "sequence",
     ) -> Ready | None:
-        """Return what `find_call` does, for a call over time as the caller makes it.
-
-        `rows` are lengths, resets and reset values. Nothing is found where x is not batched.
-        """
+        """Return `find_call` of a batched call as the caller makes it; `rows` are its masks."""
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
         if x.is_nested or x.layout != torch.strided:
@@ -101,7 +108,7 @@ class KnownCalls(Seen):
         tensors, target = ready.tensors, TARGETS[ready.entry.call.target]
         states = tensors.states or None
         key = _key(kind, x, states, tensors.ragged)
-        if kind != "step" and not self.again(key):
+        if kind not in ("step", "step of means") and not self.again(key):
             return
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if all(id(w) in own for w in tensors.weights if w is not None):

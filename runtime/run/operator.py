@@ -19,7 +19,7 @@ from ..call.plain import is_mapped
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
 from ..call.spans import without_autocast
-from ..call.tensors import States
+from ..call.tensors import States, inputs_at
 from ..call.text import (
     CallText,
     constants_of,
@@ -97,10 +97,7 @@ def run_operator(
     else:
         text = write_call(CallText(settings, keep, Asked(kind, *wanted), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
-    if compiling:
-        results = call_op(flat, text)
-    else:
-        results = run_functional(flat, text) if followed else call_op(flat, text)
+    results = run_functional(flat, text) if followed else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
     sequences = states_of_cell if asked.all_states else 1
     return results[:sequences], tuple(results[sequences : sequences + states_of_cell])
@@ -125,7 +122,8 @@ def _scan(
         values = [value[index : index + 1] for value in ragged.reset_to]
         ragged = ragged._replace(reset_to=values)
     given = first if len(states) else ()
-    of_one = Tensors(wx, given, (None, *own, *params), ragged, unweighted)
+    inputs = inputs_at(unweighted, index)
+    of_one = Tensors(wx, given, (None, *own, *params), ragged, inputs)
     last = index // len(settings.choices) == settings.layers - 1
     more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
     one = one_direction(settings, settings.cell, choice)

@@ -194,6 +194,8 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
     of_the_package, *_ = environment.loader.loaders
     templates = [n for n in of_the_package.list_templates() if n.endswith(".jinja")]
     assert templates == [
+        "cpu/backward_blocks.jinja",
+        "cpu/forward_blocks.jinja",
         "cpu/kernel.cpp.jinja",
         "cuda/alternating.cu.jinja",
         "cuda/block.cu.jinja",
