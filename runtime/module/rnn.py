@@ -223,9 +223,8 @@ class RNN(Steps, Options, Weighted):
                 `batch_first`; as in `rnnc.scan`.
             inputs: a tensor for each `Input` of the cell, by name, for all layers: of the first
                 axes of `x`, (T, B) for example; or with hidden, or heads and units per head, behind
-                them. A size may be 1 where all have one value. An axis of layers * directions may
-                come first, for values of each. The call draws an `Input` with a distribution that
-                is left out, in each direction of each layer anew.
+                them, and layers * directions in front. A size may be 1 where all have one value.
+                An `Input` with a distribution may be left out: each direction of a layer draws it.
             sample: whether the call draws; by default in training alone. If not, it runs
                 `cell.mean()`, in which each such input is the mean of its distribution.
             generator: what inputs are drawn from, on the device of `x`; None for torch's own.
@@ -243,7 +242,8 @@ class RNN(Steps, Options, Weighted):
         masks = lengths, reset, reset_to
         if isinstance(x, Proxy):
             named = dict(zip(("lengths", "reset", "reset_to"), masks, strict=True), inputs=inputs)
-            named |= {"sample": sample, "generator": generator, "all_states": all_states or None}
+            every = None if all_states is False else all_states
+            named |= {"all_states": every, "sample": sample, "generator": generator}
             return as_leaf(self, x, states, hx=hx, **named)
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states

@@ -88,7 +88,7 @@ def with_draws(
         reset: (T, B) of bool, where rows start anew; None for none.
     """
     missing = [given for given in cell.drawn if not passed(given, inputs)]
-    if not missing or not (inputs is None or isinstance(inputs, Mapping)):
+    if not missing or not like.is_floating_point() or not _may_be_filled(cell, inputs):
         return inputs
     constants = {constant.name: constant.value for constant in cell.constants}
     added, fill = dict(inputs or {}), partial(_fill, generator)
@@ -100,6 +100,12 @@ def with_draws(
         else:
             added[given.name] = like.new_full((1,) * 5, given.draw.mean(constants))
     return added
+
+
+def _may_be_filled(cell: CellSpec, inputs: Any) -> bool:
+    """Return False where a check of the call refuses the argument `inputs` as it is."""
+    names = [given.name for given in cell.inputs]
+    return inputs is None or (isinstance(inputs, Mapping) and all(name in names for name in inputs))
 
 
 def _fill(

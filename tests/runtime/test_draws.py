@@ -350,6 +350,19 @@ def test_axes_of_layers_come_first():
         rnn(x, inputs={**given, "xi": torch.rand(2, T, B, 1, 1).double()})
 
 
+def test_a_graph_of_fx_keeps_the_arguments():
+    class Frozen(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = module()
+
+        def forward(self, x):
+            return self.rnn(x, sample=False)[0]
+
+    frozen, x = Frozen(), input_of(T, B)
+    assert torch.equal(torch.fx.symbolic_trace(frozen)(x), frozen(x))
+
+
 def test_refusals():
     rnn, x = module(), input_of(T, B)
     wx = input_of(B, T, 1, HIDDEN)[..., :1]
@@ -366,6 +379,7 @@ def test_refusals():
             ({"sample": 1}, "sample", "sample=True"),
             ({"generator": 3}, "generator", "torch.Generator('cpu')"),
             ({"inputs": {"k": x}, "sample": False}, "inputs", "inputs={'keep': …"),
+            ({"inputs": {"k": x}}, "inputs", "inputs={"),
         ],
     ):
         with pytest.raises(rnnc.TensorError) as caught:
