@@ -91,7 +91,7 @@ class KernelPlan(ABC):
     kind: ClassVar[str]
     headers: ClassVar[str] = "cuda/lib"
     more_functions: ClassVar[str] = "cuda/functions"
-    # The header of cells with loops, if their functions compute several units at a time.
+    # The folder of the header of cells with loops, if these compute several units at once.
     lanes: ClassVar[str | None] = None
     # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
     # so a kernel chooses how exact they are.
