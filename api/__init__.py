@@ -28,6 +28,8 @@ _NAMES = {
         sinh softplus softsign sqrt square stop_gradient tan tanh trunc where with_gradient
     """,
     ".cellspec.gradients": "replace_gradient",
+    ".cellspec.noise.distributions": "bernoulli normal uniform",
+    ".cellspec.noise.wrappers": "noisy zoneout",
     ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",

@@ -58,6 +58,8 @@ from .cellspec.functions import (
 from .cellspec.functions import pow as pow
 from .cellspec.functions import round as round
 from .cellspec.gradients import replace_gradient
+from .cellspec.noise.distributions import bernoulli, normal, uniform
+from .cellspec.noise.wrappers import noisy, zoneout
 from .cellspec.tracing.repeat import repeat
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
@@ -113,6 +115,7 @@ __all__ = [
     "asinh",
     "atan",
     "atan2",
+    "bernoulli",
     "ceil",
     "cell",
     "cells",
@@ -148,6 +151,8 @@ __all__ = [
     "minimum",
     "mish",
     "nn",
+    "noisy",
+    "normal",
     "param",
     "plan_for",
     "reciprocal",
@@ -173,8 +178,10 @@ __all__ = [
     "tan",
     "tanh",
     "trunc",
+    "uniform",
     "upgrade_optimizer_state",
     "warmup",
     "where",
     "with_gradient",
+    "zoneout",
 ]

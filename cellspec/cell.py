@@ -22,11 +22,13 @@ from pydantic import (
 )
 
 from .check import check_cell
-from .declare import Constant, Gate, Input, Param, State, finite
+from .declare import Constant, Gate, Input, Param, State
 from .errors import CellError
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
+from .finite import finite
 from .names import is_usable
+from .noise.mean import with_means
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
 from .recurrence.classify import Recurrence, classify
@@ -55,7 +57,7 @@ class CellSpec(BaseModel):
         doc: its docstring, which is not part of the fingerprint.
         gates: the pre-activations g = x_g + R_g s + b_g, in the signature's order.
         states: the states; the first is also the output.
-        inputs: values per step that the caller passes and no weight multiplies.
+        inputs: values per step that the caller passes, or the call draws, and no weight multiplies.
         params: learned values, one per unit.
         constants: numbers that all units share.
         updates: the new value of each state, in the order of `states`, as its author wrote it:
@@ -98,7 +100,7 @@ class CellSpec(BaseModel):
     def _check(self) -> Self:
         check_cell(self)
         # Computed now, because torch.compile reads attributes but cannot trace this computation.
-        _ = self.text, self.input_gates
+        _ = self.text, self.input_gates, self._mean
         return self
 
     # Derived facts. They keep the signature's order, which defines the layout of every weight.
@@ -126,6 +128,15 @@ class CellSpec(BaseModel):
     def _pairs(self, gate: Gate) -> list[Pair]:
         sources = gate.source or (self.states[0].name,)
         return [Pair(gate=gate.name, source=source) for source in sources]
+
+    @cached_property
+    def drawn(self) -> tuple[Input, ...]:
+        """The inputs that a call draws, unless the caller passes them."""
+        return tuple(i for i in self.inputs if i.draw is not None)
+
+    @cached_property
+    def _mean(self) -> Self | None:
+        return self.model_copy(update=with_means(self)) if self.drawn else None
 
     @cached_property
     def text(self) -> str:
@@ -188,6 +199,22 @@ class CellSpec(BaseModel):
                 )
             }
         )
+
+    def mean(self) -> Self:
+        """The same cell with a constant in place of each drawn input: the mean of what is drawn.
+
+        A call that does not sample runs this cell. A cell without drawn inputs is its own mean.
+
+        Example:
+            >>> import rnnc
+            >>> from rnnc import Gate, Input, State, sigmoid, uniform
+            >>> @rnnc.cell
+            ... def mixing(g: Gate, h: State, *, share: Input = uniform(0.25, 0.75)):
+            ...     return share * h + (1 - share) * sigmoid(g)
+            >>> mixing.mean().inputs, mixing.mean().constants
+            ((), (Constant(name='share', value=0.5),))
+        """
+        return self._mean or self
 
     def to_json(self) -> str:
         """The cell as JSON, the same text in every process.

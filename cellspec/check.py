@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from .declare import Gate, finite
+from .declare import Gate
 from .errors import CellError
 from .expression.graph import calls, everywhere
+from .finite import finite
 from .functions import TABLE
 from .names import check_name
+from .noise.draw import check_draw
 from .refuse import leaked
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def check_cell(cell: CellSpec) -> None:
         for gate in cell.gates:
             _check_gate(gate, [s.name for s in cell.states])
         _check_numbers(cell)
+        _check_draws(cell)
         _check_updates(cell)
         _check_use(cell)
     except CellError as error:
@@ -127,6 +130,13 @@ def _check_numbers(cell: CellSpec) -> None:
         finite(constant.value, f"the value of the constant `{constant.name}`", cell.name)
 
 
+def _check_draws(cell: CellSpec) -> None:
+    constants = {c.name: c.value for c in cell.constants}
+    for given in cell.inputs:
+        if given.draw is not None:
+            check_draw(given.name, given.draw, constants)
+
+
 def _check_updates(cell: CellSpec) -> None:
     every = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
     declared = {d.name for d in every}
@@ -171,6 +181,7 @@ def _check_use(cell: CellSpec) -> None:
                 "every gate in some equation: its matrix would cost time and learn nothing",
                 f"a signature without `{gate.name}`, or an equation with it",
             )
+    used |= {name for i in cell.inputs if i.draw is not None for name in i.draw.names}
     for unused in (*cell.inputs, *cell.params, *cell.constants):
         if unused.name not in used:
             what = type(unused).__name__.lower()

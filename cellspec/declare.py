@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from .errors import CellError
+from .finite import finite
+from .noise.draw import Draw
 from .tracing.place import place_of_caller
 
 if TYPE_CHECKING:
@@ -65,13 +65,15 @@ class State(_Declaration, _Number):
 
 
 class Input(_Declaration, _Number):
-    """A value per step that the caller passes and no weight multiplies.
+    """A value per step that the caller passes, or the call draws, and no weight multiplies.
 
     For example a time stamp, a mask, noise or a phase. `rnnc.scan(…, inputs={name: tensor})` takes
-    (B, T, N, D), anything that broadcasts to it, or (B, T): one value for all units.
+    (B, T, N, D), anything that broadcasts to it, or (B, T): one value for all units. With a default
+    made by `bernoulli`, `uniform` or `normal`, the call draws what the caller does not pass.
 
     Attributes:
         name: the argument's name.
+        draw: the distribution that calls draw it from; None where the caller passes it.
 
     Example:
         >>> import rnnc
@@ -82,6 +84,19 @@ class Input(_Declaration, _Number):
         >>> decaying.inputs
         (Input(name='dt'),)
     """
+
+    draw: Draw | None = None
+
+    @model_serializer(mode="wrap")
+    def _write(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = fields(self)
+        if self.draw is None:  # the text and the fingerprint that cells always had
+            del written["draw"]
+        return written
+
+    def __repr_args__(self) -> Any:
+        """Return what `repr` shows: `draw` where there is one."""
+        return [pair for pair in super().__repr_args__() if pair[1] is not None]
 
 
 class Param(_Declaration, _Number):
@@ -201,29 +216,3 @@ def constant(value: float) -> Constant:
         0.1
     """
     return Constant(name="", value=finite(value, "the value of a constant"))
-
-
-def finite(value: Any, what: str, where: str = "") -> float:
-    """A finite number as a float.
-
-    Args:
-        value: what the caller passed.
-        what: what it is, for messages.
-        where: its place, for messages; the caller's line where there is none.
-
-    Raises:
-        CellError: it is not a finite number.
-    """
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        exact = float(value) if number else math.nan
-    except OverflowError:  # a whole number beyond all floats
-        exact = math.inf
-    if not math.isfinite(exact):
-        raise CellError(
-            f"{value!r} as {what}",
-            "a finite number",
-            "for example 0.1",
-            where=where or place_of_caller(),
-        )
-    return exact

@@ -57,11 +57,12 @@ def emit_lines(
     """
     inputs, outputs = list(arguments), [o.name for o in program.outputs]
     given, result = ("const Lanes&", "Lanes&") if in_blocks else ("real", "real&")
+    kind = "RNNC_BLOCK" if in_blocks else "RNNC_INLINE"
     parameters = [f"{given} {spelled(name)}" for name in inputs]
     parameters += [f"{result} {spelled(name)}" for name in outputs]
     parameters += [f"_{f}& {f}" for f in passed]
     # No-break spaces keep a type and its name on one line.
-    head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
+    head = f"{kind} void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
     wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
     types = ", ".join(f"typename _{f}" for f in passed)
     lines = [f"template <{types}>"] if passed else []
@@ -70,8 +71,8 @@ def emit_lines(
     for constant in constants:
         if constant.name in used:
             text = literal(constant.value)
-            kind = "constexpr" if text.startswith("real(") else "const"
-            lines.append(f"  {kind} real {spelled(constant.name)} = {text};")
+            fixed = "constexpr" if text.startswith("real(") else "const"
+            lines.append(f"  {fixed} real {spelled(constant.name)} = {text};")
     head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
     if in_blocks:
         body = lane_lines(program.statements, {*inputs, *outputs})

@@ -10,6 +10,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
+from ..cellspec.noise.mean import notes_on_draws
 from ..codegen.shape import counted
 from ..define import Cell
 from ..errors import RnncError
@@ -94,6 +95,7 @@ def _on_cpu(cell: Cell, seed: int, marks: list[Mark]) -> bool:
 
 def _print_inspection(found: Inspection) -> None:
     console, pointwise = terminal(), found.pointwise
+    drawn = pointwise.cell.drawn
     console.print(Text(pointwise.cell.name, "bold cyan"))
     print_table(_comparison_table((*found.outputs, *found.gradients)))
     console.print(
@@ -103,6 +105,7 @@ def _print_inspection(found: Inspection) -> None:
     console.print(
         f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
+        + (f"; drawn {' '.join(i.name for i in drawn)}" if drawn else "")
     )
     console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")
@@ -110,6 +113,8 @@ def _print_inspection(found: Inspection) -> None:
         f"  float32 at {found.points} extreme points:"
         f" {len(found.overflows)} values are not finite, though they are in float64"
     )
+    for note in notes_on_draws(pointwise.cell):
+        console.print(f"  {note}", markup=False, highlight=False)
     if found.undefined:
         console.print(f"  not finite there in float64 either: {' '.join(found.undefined)}")
     for failure in found.failures:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.noise.mean import notes_on_draws
 from ..codegen.derive import derive
 from ..codegen.shape import Shape
 
@@ -61,7 +62,9 @@ class Card:
         notes: constants, values that states and params start from, and the kind of recurrence.
         kept: the values that the forward saves for the backward besides the states.
         reads: the states that the backward reads.
-        kept_bytes: bytes that the forward leaves for the backward, per step, batch row and unit.
+        drawn: the inputs that the call draws for each step, and keeps for the backward.
+        kept_bytes: bytes that the forward leaves for the backward, and what the call drew for it,
+            per step, batch row and unit.
         sizes: parameters by size.
         work: per direction.
     """
@@ -73,6 +76,7 @@ class Card:
     notes: tuple[str, ...]
     kept: tuple[str, ...]
     reads: tuple[str, ...]
+    drawn: tuple[str, ...]
     kept_bytes: int
     sizes: tuple[Size, ...]
     work: tuple[PerUnit, ...]
@@ -91,6 +95,7 @@ class Card:
             shape: sizes and dtype.
         """
         pointwise = derive(cell)
+        drawn = tuple(i.name for i in cell.drawn if i.draw and i.draw.per == "step")
         others = [(shape.heads, shape.head_dim), (1, 256), (1, 1024)]
         return cls(
             name=cell.name,
@@ -100,7 +105,8 @@ class Card:
             notes=tuple(_notes(cell)),
             kept=pointwise.saved,
             reads=pointwise.reads,
-            kept_bytes=(len(pointwise.saved) + len(cell.states)) * shape.element_bytes,
+            drawn=drawn,
+            kept_bytes=(len(pointwise.saved) + len(cell.states) + len(drawn)) * shape.element_bytes,
             sizes=tuple(_size(cell, *size) for size in dict.fromkeys(others)),
             work=_work(cell, shape),
         )
@@ -136,7 +142,12 @@ def _signature(cell: CellSpec) -> str:
 def _notes(cell: CellSpec) -> list[str]:
     return [
         *(f"{c.name} = {c.value:g}" for c in cell.constants),
-        *(f"{i.name} is an input of each step that no weight multiplies" for i in cell.inputs),
+        *(
+            f"{i.name} is an input of each step that no weight multiplies"
+            for i in cell.inputs
+            if i.draw is None
+        ),
+        *notes_on_draws(cell),
         *(
             f"{p.name} is learned, one value per unit, and starts at {p.init:g}"
             for p in cell.params

@@ -18,7 +18,7 @@ class Equation:
     """One equation.
 
     Attributes:
-        name: of the gate, state or shared value on its left side.
+        name: of the gate, drawn input, state or shared value on its left side.
         math: its MathML element.
     """
 
@@ -27,7 +27,7 @@ class Equation:
 
 
 def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equation, ...]:
-    """One MathML element for each gate, then each shared value, then each state.
+    """One MathML element for each gate and drawn input, then each shared value, then each state.
 
     Args:
         cell: the cell.
@@ -45,6 +45,7 @@ def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equa
     """
     printer = _Printer(cell, terms, prefix)
     found = [Equation(g.name, printer.gate(g.name)) for g in cell.gates]
+    found += [Equation(i.name, printer.drawn(i.name, str(i.draw))) for i in cell.drawn]
     # Each new value is written in terms of the smaller new values.
     states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
     news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}
@@ -133,6 +134,11 @@ class _Printer(NodePrinter):
                 right.appendChild(self._mo("+"))
             right.appendChild(self._marked(part, symbol(name)))
         return self._whole(self._marked(self.timed(name), symbol(name)), right)
+
+    def drawn(self, name: str, distribution: str) -> str:
+        self.equation, self.count, self.named = name, 0, {}
+        left = self._marked(self.timed(name), symbol(name))
+        return self._whole(left, self._text("mtext", distribution), sign="∼")
 
     def _whole(self, left: Any, right: Any, sign: str = "=") -> str:
         math = self.dom.createElement("math")

@@ -9,14 +9,14 @@ from ..expression.graph import rewritten
 from ..expression.node import Node, ordered, symbol
 from ..expression.sharing import LONGEST_LINE, LOOPS, Loop, Naming, naming
 from ..expression.text import to_text
-from .latex import Letters, latex_rows
+from .latex import Letters, draw_row, latex_rows
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
 
 
 def equation_lines(cell: CellSpec) -> tuple[str, ...]:
-    """One line per gate, then one per state, each after the lines that it refers to."""
+    """One line per gate, then per drawn input, then per state, after the lines it refers to."""
     lines = []
     for gate in cell.gates:
         terms = [f"x_{gate.name}"] if gate.input else []
@@ -29,6 +29,7 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         if gate.bias:
             terms.append(f"b_{gate.name}")
         lines.append(f"{gate.name} = {' + '.join(terms)}")
+    lines += [f"{i.name} ~ {i.draw}" for i in cell.drawn]
     names, written = _named_rows(cell, "'")
     new = zip(names, _values(written), strict=True)
     return (*lines, *_statements(written), *(f"{name}' = {value}" for name, value in new))
@@ -64,9 +65,9 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
     _, rows = _named_rows(cell, "'")
-    gates = ((symbol(gate.name),) for gate in cell.gates)
+    given = ((symbol(each.name),) for each in (*cell.gates, *cell.drawn))
     last = (_below([root], rows, written.get) for root in rows.roots)
-    return (*gates, *_statement_terms(rows, written.get), *last)
+    return (*given, *_statement_terms(rows, written.get), *last)
 
 
 def _statement_terms(
@@ -122,6 +123,7 @@ def latex_block(cell: CellSpec) -> str:
         if gate.bias:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
+    rows += [draw_row(given.name, given.draw, letters) for given in cell.drawn if given.draw]
     names, written = _named_rows(cell, "_next")
     rows += latex_rows([f"{letters.letter(name)}_t" for name in names], written, letters)
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"

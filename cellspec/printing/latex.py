@@ -9,6 +9,7 @@ from ..expression.node import Node, ordered
 from ..expression.sharing import Loop, Naming
 from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..functions import TABLE
+from ..noise.draw import Draw, argument_text
 from .words import needs_sign
 
 _RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=": r"\neq"}
@@ -45,6 +46,19 @@ def latex_rows(left: Iterable[str], written: Naming, letters: Letters) -> tuple[
     """
     results = zip(left, _root_texts(written, letters), strict=True)
     return (*_statement_rows(written, letters), *(f"{name} &= {value}" for name, value in results))
+
+
+def draw_row(name: str, draw: Draw, letters: Letters) -> str:
+    """The row of a drawn input.
+
+    Args:
+        name: of the input.
+        draw: its distribution.
+        letters: of names.
+    """
+    given = [letters.letter(a) if isinstance(a, str) else argument_text(a) for a in draw.arguments]
+    once = r" \text{ once per sequence}" if draw.per == "sequence" else ""
+    return rf"{letters.timed(name)} &\sim {draw.distribution.latex(*given)}{once}"
 
 
 def _statement_rows(written: Naming, letters: Letters) -> Iterator[str]:

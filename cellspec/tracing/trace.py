@@ -124,10 +124,16 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param |
             )
         default = make()
     if not isinstance(default, kind):
+        if isinstance(default, Input) and default.draw is not None:
+            raise CellError(
+                f"the argument `{name}: {kind.__name__}` with the default {default.draw!r}",
+                "a draw as the default of an Input: a call draws no other value",
+                f"{name}: Input = {default.draw!r}",
+            )
         if kind is Input:
             raise CellError(
                 f"the argument `{name}: Input` with the default {default!r}",
-                "no default: the caller passes a tensor",
+                "no default: the caller passes a tensor; or bernoulli(), uniform() or normal()",
                 f"{name}: Input, and inputs={{{name!r}: …}} in the call",
             )
         maker = kind.__name__.lower()

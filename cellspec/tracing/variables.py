@@ -93,3 +93,9 @@ def look() -> None:
     variables = _watched.get()
     if variables is not None:
         variables.look()
+
+
+def running() -> str:
+    """The name of the cell's function that runs now; empty where none does."""
+    variables = _watched.get()
+    return variables.code.co_name if variables is not None else ""

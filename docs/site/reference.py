@@ -25,8 +25,8 @@ PAGES = {
         "What a cell is made of, how to define one, and how to find one of the library. "
         "[The language](../language.md) explains what a cell's function may hold.",
         "rnnc.cell rnnc.Cell rnnc.Gate rnnc.State rnnc.Param rnnc.Input rnnc.Constant rnnc.gate"
-        " rnnc.state rnnc.param rnnc.constant rnnc.repeat rnnc.replace_gradient rnnc.cells.names"
-        " rnnc.cells.get",
+        " rnnc.state rnnc.param rnnc.constant rnnc.bernoulli rnnc.uniform rnnc.normal rnnc.repeat"
+        " rnnc.replace_gradient rnnc.zoneout rnnc.noisy rnnc.cells.names rnnc.cells.get",
     ),
     "running": (
         "Running a cell",

@@ -26,7 +26,8 @@ class Tensors(NamedTuple):
         states: before the first step, (layers * directions, B, hidden) each; or none.
         weights: the caller's parameters, None for each that there is not.
         ragged: lengths and resets; None where all rows run all steps.
-        unweighted: as in `ScanInputs`, the same for all layers.
+        unweighted: as in `ScanInputs`, the same for all layers; or (layers * directions, B, T, N,
+            D), those of each. `inputs_at` gives those of one.
         drawn: the mask of each dropout, (layers - 1, T, B, features), where the caller draws them.
     """
 

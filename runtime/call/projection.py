@@ -37,6 +37,11 @@ class Projection(NamedTuple):
     single: CellSpec
     gates: tuple[str, ...]
 
+    def mean(self) -> Projection:
+        """Return the same of a cell that draws nothing: see `CellSpec.mean`."""
+        cells = self.recurrent.mean(), self.entered.mean(), self.single.mean()
+        return Projection(self.size, self.init, *cells, self.gates)
+
     @property
     def adds_to_input(self) -> bool:
         """True if the gates with a recurrent matrix are those that take input, in order."""

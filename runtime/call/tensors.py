@@ -163,6 +163,21 @@ class Gradients:
     d_others: Tensor | None = None
 
 
+def inputs_at(unweighted: Sequence[Tensor], index: int) -> tuple[Tensor, ...]:
+    """Return the inputs of a direction of a layer as in `ScanInputs`.
+
+    Args:
+        unweighted: those of a call, as in `Tensors`.
+        index: the number of the direction, among those of all layers.
+    """
+    return tuple([given[index] if given.ndim == 5 else given for given in unweighted])
+
+
+def inputs_of(unweighted: Sequence[Tensor], part: slice) -> tuple[Tensor, ...]:
+    """Return the inputs of some directions, as in `Tensors`; `part` has their numbers."""
+    return tuple([given[part] if given.ndim == 5 else given for given in unweighted])
+
+
 def strides_of_unweighted(tensor: Tensor) -> tuple[int, int, int, int]:
     """Return the strides of time, batch, head and unit, in elements; 0 where all have one value."""
     rows = [0 if n == 1 else s for n, s in zip(tensor.shape, tensor.stride(), strict=True)]

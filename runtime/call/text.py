@@ -128,7 +128,7 @@ def text_of_call(call: Call, present: tuple[bool, ...]) -> str:
     layer_call, both = call.directions[0], len(call.directions) == 2
     own = layer_call.cell, call.layers, both, call.heads, call.dim, call.dropout
     settings = Settings(*own, "auto", layer_call.choice, call.order, call.form)
-    same = (getattr(call, name) for name in Asked._fields[:-1])
-    asked = Asked(*same, joint=call.both is not None)
+    same = {name: getattr(call, name) for name in Asked._fields[:-1]}
+    asked = Asked(**same, joint=call.both is not None)
     found = CallText(settings, layer_call.for_backward, asked, present)
     return write_call(found.with_precision(call.tf32))

@@ -18,16 +18,22 @@ _BITS = {torch.bfloat16: 8, torch.float16: 11}
 
 
 def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
-    """Check that the argument `inputs` is a mapping with exactly the names of the cell's inputs."""
+    """Check that the argument `inputs` is a mapping with the names of the cell's inputs.
+
+    Those that calls draw may be missing.
+    """
     names = [i.name for i in cell.inputs]
+    drawn = [i.name for i in cell.drawn]
     given = {} if inputs is None else inputs
-    if isinstance(given, Mapping) and set(given) == set(names):
+    if isinstance(given, Mapping) and set(names) - set(drawn) <= set(given) <= set(names):
         return
     found = str(list(given)) if isinstance(given, Mapping) else kind_of(given)
     if not names:
         raise TensorError("inputs", found, f"none: {cell.name} has no Input", "inputs=None")
-    each = ", ".join(f"{name!r}: …" for name in names)
-    wanted = f"a dict with a tensor for each of {names}"
+    passed = [name for name in names if name not in drawn]
+    each = ", ".join(f"{name!r}: …" for name in passed or drawn)
+    wanted = f"a dict with a tensor for each of {passed}" if passed else "a dict"
+    wanted += f", with or without the drawn {drawn}" if drawn else ""
     raise TensorError("inputs", found, wanted, f"inputs={{{each}}}")
 
 
@@ -42,10 +48,13 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
 
 
 def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
-    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes."""
+    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
+
+    Those that the call draws may be missing.
+    """
     check_names_of_inputs(cell, inputs)
     full = tuple(wx.shape[:3])
-    names = [i.name for i in cell.inputs]
+    names = [i.name for i in cell.inputs if inputs is not None and i.name in inputs]
     return {n: _with_axes(n, inputs[n], full, "(total,)", "(total, N, D)", wx) for n in names}
 
 

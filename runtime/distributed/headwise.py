@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ...cellspec.cell import CellSpec
 from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.settings import Asked
@@ -100,11 +101,12 @@ class Headwise(Parallel):
         return whole._replace(x=x, unweighted=inputs)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
-        settings, weights = self._one_layer(), map(local, self._weights_of_layer(layer))
+        settings, weights = self._one_layer(run.cell), map(local, self._weights_of_layer(layer))
         given = tuple(run.states or ()), list(weights), run.ragged, tuple(run.unweighted)
         tensors = Tensors(run.x, *given)
         if self._projection is not None:
-            return scan_projected(settings, self._projection, tensors, run.every)
+            own = self._projection if run.cell is self.cell else self._projection.mean()
+            return scan_projected(settings, own, tensors, run.every)
         return run_call(settings, tensors, Asked(all_states=run.every))
 
     def _step(
@@ -112,9 +114,10 @@ class Headwise(Parallel):
         x: Tensor,
         states: Sequence[Tensor] | None,
         training: bool,
-        unweighted: Sequence[Tensor] = (),
+        unweighted: Sequence[Tensor],
+        cell: CellSpec,
     ) -> tuple[Tensor, States]:
-        (y, *_), last = self._run(x.unsqueeze(0), states, False, unweighted=unweighted)
+        (y, *_), last = self._run(x.unsqueeze(0), states, False, None, unweighted, cell)
         return y[0], last
 
     def _whole(self, y: Tensor) -> DTensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import torch
@@ -10,15 +10,18 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
+from ...cellspec.cell import CellSpec
 from ...errors import RnncError, TensorError
 from ..call.ragged import Ragged
 from ..call.rows_form import RowsForm
 from ..call.settings import Settings
-from ..call.tensors import States
+from ..call.tensors import States, inputs_of
 from ..module.rnn import RNN
 from ..module.weights import weight_of
+from ..run.draws import Undrawn
 from ..run.known_calls import KnownCalls
 from .agreement import agree
+from .draws import draw_of_rank
 from .dropout import dropped
 from .exchange import Steps
 
@@ -41,7 +44,8 @@ class LayerRun(NamedTuple):
         states: before the first step, (directions, B, features) each; None for each state's `init`.
         every: whether all states are wanted at all steps, or else the output alone.
         ragged: with the reset values of the layer's directions.
-        unweighted: of this rank's heads, at all steps.
+        unweighted: of this rank's heads, at all steps, of the layer's directions.
+        cell: that of the module, or its mean.
         steps: the distribution of all steps; None where each rank has all of them.
     """
 
@@ -50,6 +54,7 @@ class LayerRun(NamedTuple):
     every: bool
     ragged: Ragged | None
     unweighted: Sequence[Tensor]
+    cell: CellSpec
     steps: Steps | None = None
 
 
@@ -129,9 +134,9 @@ class Parallel(RNN):
             return tuple([self._own(state) for state in states])
         return states
 
-    def _one_layer(self) -> Settings:
-        """Return the settings of a layer with this rank's heads."""
-        settings = self._settings(training=False)
+    def _one_layer(self, cell: CellSpec | None = None) -> Settings:
+        """Return the settings of a layer with this rank's heads; `cell` is the one that runs."""
+        settings = self._settings(False, cell)
         heads, form = settings.heads // self._mesh.size(), self._own_form
         return settings._replace(layers=1, heads=heads, order="auto", form=form)
 
@@ -146,10 +151,13 @@ class Parallel(RNN):
         x: Tensor,
         states: Sequence[Tensor] | None,
         every: bool,
-        ragged: Ragged | None = None,
-        unweighted: Sequence[Tensor] = (),
+        ragged: Ragged | None,
+        unweighted: Sequence[Any],
+        cell: CellSpec,
     ) -> tuple[list[Tensor], States]:
-        whole = self._entered(LayerRun(x, None, False, ragged, unweighted))
+        passed = [given for given in unweighted if not isinstance(given, Undrawn)]
+        whole = self._entered(LayerRun(x, None, False, ragged, passed, cell))
+        inputs = self._with_own_draws(whole, unweighted)
         x, directions = whole.x, 2 if self.bidirectional else 1
         lasts: list[States] = []
         found: list[Tensor] = []
@@ -159,10 +167,43 @@ class Parallel(RNN):
             part = slice(layer * directions, (layer + 1) * directions)
             own = None if states is None else [state[part] for state in states]
             wanted, rows = every and layer == self.num_layers - 1, of_layer(whole.ragged, part)
-            run = whole._replace(x=x, states=own, every=wanted, ragged=rows)
+            given = inputs_of(inputs, part)
+            run = whole._replace(x=x, states=own, every=wanted, ragged=rows, unweighted=given)
             found, last = self._run_layer(layer, run)
             lasts.append(last)
         return [self._output(each, whole.steps) for each in found], self._states_out(lasts)
+
+    def _with_draws(
+        self, cell: CellSpec, *call: Any, inputs: Any, sample: bool, generator: Any, reset: Any
+    ) -> Any:
+        """Return inputs in which those that the call draws are still to be drawn."""
+        more = {"inputs": inputs, "sample": sample, "generator": generator, "reset": reset}
+        if not sample:
+            return super()._with_draws(cell, *call, **more)
+        if not (inputs is None or isinstance(inputs, Mapping)):
+            return inputs  # the checks say what is wrong
+        numbers = {constant.name: constant.value for constant in cell.constants}
+        added = {
+            given.name: Undrawn(given.draw, given.draw.numbers(numbers), generator)
+            for given in cell.drawn
+            if given.draw is not None
+        }
+        return {**added, **(inputs or {})}
+
+    def _with_own_draws(self, whole: LayerRun, unweighted: Sequence[Any]) -> list[Tensor]:
+        """Return the inputs of this rank's heads, of all directions of all layers."""
+        steps = len(whole.x) if whole.steps is None else whole.steps.total
+        sizes, rank = self._sizes(), self._mesh.get_local_rank()
+        heads = sizes.heads // self._mesh.size()
+        shape = sizes.parts, steps, whole.x.shape[1], heads, sizes.dim
+        reset = None if whole.ragged is None else whole.ragged.reset
+        passed = iter(whole.unweighted)
+        return [
+            draw_of_rank(given, rank, whole.x, shape, reset)
+            if isinstance(given, Undrawn)
+            else next(passed)
+            for given in unweighted
+        ]
 
     def _entered(self, whole: LayerRun) -> LayerRun:
         """Return a call of all layers with the tensors of this rank, from what the caller gave."""
@@ -190,7 +231,7 @@ class Parallel(RNN):
         """Return the parts of the cell's inputs, of all heads and steps, for this rank's heads."""
         count = self.heads // self._mesh.size()
         first = self._mesh.get_local_rank() * count
-        return [x[:, :, first : first + count] if x.shape[2] > 1 else x for x in whole]
+        return [x.narrow(-2, first, count) if x.shape[-2] > 1 else x for x in whole]
 
     def _states_out(self, lasts: Sequence[States]) -> States:
         """Return each state of all layers: of this rank's heads, or as DTensors."""

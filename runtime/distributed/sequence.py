@@ -16,7 +16,7 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Asked, Settings, one_direction
-from ..call.tensors import States
+from ..call.tensors import States, inputs_at
 from ..check.masks import check_lengths
 from ..module.rnn import RNN
 from ..run.by_layer import input_share
@@ -125,12 +125,17 @@ class Sequential(Parallel):
         ragged = whole.ragged
         if ragged is not None:
             x, ragged = self._of_all_steps(x, ragged, steps)
-        in_time = (u.expand(-1, steps.own, -1, -1).transpose(0, 1) for u in whole.unweighted)
-        unweighted = self._own_heads(steps.gathered(u).transpose(0, 1) for u in in_time)
+        own = (u.expand(*u.shape[:-3], steps.own, *u.shape[-2:]) for u in whole.unweighted)
+        in_time = (steps.gathered(u.movedim(-3, 0)).movedim(0, -3) for u in own)
+        unweighted = self._own_heads(in_time)
         return whole._replace(x=x, ragged=ragged, unweighted=unweighted, steps=steps)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
-        settings, steps, weights = self._one_layer(), run.steps, self._weights_of_layer(layer)
+        settings, steps, weights = (
+            self._one_layer(run.cell),
+            run.steps,
+            self._weights_of_layer(layer),
+        )
         assert steps is not None
         each = len(weights) // len(settings.choices)
         outputs, lasts = [], []
@@ -139,8 +144,9 @@ class Sequential(Parallel):
             wx = self._input(settings, run.x, own[0], steps)
             given = None if run.states is None else [state[direction] for state in run.states]
             rows = of_layer(run.ragged, slice(direction, direction + 1))
-            mine = run._replace(x=wx, states=given, ragged=rows)
-            over_time, last = self._recur(one_direction(settings, self.cell, choice), mine, own)
+            inputs = inputs_at(run.unweighted, direction)
+            mine = run._replace(x=wx, states=given, ragged=rows, unweighted=inputs)
+            over_time, last = self._recur(one_direction(settings, run.cell, choice), mine, own)
             outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
             lasts.append(last)
         found = [torch.cat(both, 2) for both in zip(*outputs, strict=True)]

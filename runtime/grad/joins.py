@@ -180,7 +180,8 @@ def _places(written: CallText, of_heads: bool) -> list[Place]:
         found += [Place(None if of_heads else 1)] * kind.reset
         # Their last axis is that of heads and units.
         found += [Place(-1 if of_heads else -2)] * kind.values
-    found += [Place(2 if of_heads else 0, spreads=True)] * len(cell.inputs)
+    # From the end: before rows may come the axis of layers and directions.
+    found += [Place(-2 if of_heads else -4, spreads=True)] * len(cell.inputs)
     for number, there in enumerate(written.present):
         param = number % (4 + len(cell.params)) > 3
         axis = (0 if param else 1) if of_heads else None

@@ -89,15 +89,20 @@ def _digest(cell: CellSpec) -> str:
         [s.name for s in cell.states],
         [p.name for p in cell.params],
     ]
-    if cell.inputs:  # the digests of cells without any are those of saved state dicts
-        declared.append([i.name for i in cell.inputs])
+    passed = [i.name for i in cell.inputs if i.draw is None]
+    if passed:  # the digests of cells without any are those of saved state dicts
+        declared.append(passed)
     text = json.dumps([declared, _values(cell)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _values(cell: CellSpec) -> list[str]:
-    """Return the cell's results over two steps of fixed numbers, in float64."""
-    numbers = _numbers()
+    """Return the cell's results over two steps of fixed numbers, in float64.
+
+    What calls draw is 0 there: weights of a cell with zoneout or noise are those of the cell
+    without.
+    """
+    numbers, drawn = _numbers(), {given.name for given in cell.drawn}
 
     def draw(*shape: int) -> Tensor:
         count = int(torch.Size(shape).numel())
@@ -105,6 +110,7 @@ def _values(cell: CellSpec) -> list[str]:
         return torch.tensor(values, dtype=torch.float64, device="cpu").view(shape)
 
     with torch.inference_mode(False), torch.no_grad(), _disable_current_modes():
+        cell = _without_draws(cell)
         names = [c.name for c in cell.constants]
         cell = cell.with_constants(**{name: next(numbers) for name in names}) if names else cell
         dense, diagonal, bias = map(len, (cell.dense_pairs, cell.diagonal_pairs, cell.bias_gates))
@@ -115,12 +121,21 @@ def _values(cell: CellSpec) -> list[str]:
         initial_states = [draw(2, 1, 3) for _ in cell.states]
         R_diag = draw(diagonal, 1, 3) if diagonal else None
         params = [draw(1, 3) for _ in cell.params]
-        unweighted = [draw(2, 2, 1, 3) for _ in cell.inputs]
+        zero = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+        unweighted = [zero if i.name in drawn else draw(2, 2, 1, 3) for i in cell.inputs]
         inputs = ScanInputs(wx, R, b, initial_states, R_diag, params, unweighted=unweighted)
         sequences, _ = scan_reference(cell, inputs)
         # Rounded to 6 decimals and 6 significant digits; -0 becomes 0.
         values = [round(v, _DIGITS) + 0.0 for s in sequences for v in s.flatten().tolist()]
         return [f"{value:.{_DIGITS}g}" for value in values]
+
+
+def _without_draws(cell: CellSpec) -> CellSpec:
+    """Return a cell whose inputs are all passed, without constants that only draws read."""
+    used = {leaf.name for update in cell.updates for leaf in update.free_symbols}
+    inputs = tuple([given.model_copy(update={"draw": None}) for given in cell.inputs])
+    constants = tuple([constant for constant in cell.constants if constant.name in used])
+    return cell.model_copy(update={"inputs": inputs, "constants": constants})
 
 
 def _numbers() -> Iterator[float]:

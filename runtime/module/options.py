@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
+from ...cellspec.cell import CellSpec
 from ..call.layer_call import Choice
 from ..call.settings import Settings
 from ..targets.target import Target
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 class Options(nn.Module):
     """Part of `rnnc.RNN` that reads its options."""
 
-    def _settings(self, training: bool) -> Settings:
-        """Return the settings of a call: features are dropped between layers in `training`."""
+    def _settings(self, training: bool, cell: CellSpec | None = None) -> Settings:
+        """Return the settings of a call: features are dropped between layers in `training`.
+
+        `cell` is the one that runs, where it is not that of the module but its mean.
+        """
         rnn = cast("RNN", self)
         dropout = rnn.dropout if training else 0.0
         sizes = rnn.num_layers, rnn.bidirectional, rnn.heads, rnn.hidden_size // rnn.heads
         choice = Choice(rnn.variant, rnn.save, rnn.precision)
-        return Settings(rnn.cell, *sizes, dropout, rnn.backend, choice, rnn.layers, rnn._form)
+        own = rnn.cell if cell is None else cell
+        return Settings(own, *sizes, dropout, rnn.backend, choice, rnn.layers, rnn._form)
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
         """Return what may be set between calls, of the module and of torch."""

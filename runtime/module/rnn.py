@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.fx import Proxy
 
 from ...cellspec.cell import CellSpec
@@ -24,16 +24,14 @@ from ..call.tensors import States
 from ..check.module import (
     check_cell,
     check_heads,
-    check_input,
     check_module_dtype,
     check_probability,
     check_size,
     states_from,
 )
-from ..run.known_calls import Kind, KnownCalls
+from ..run.known_calls import KnownCalls, kind_of
 from ..run.leaf import as_leaf
 from ..run.projected import scan_projected
-from ..run.ragged import ragged_of
 from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.registry import check_backend
@@ -158,7 +156,7 @@ class RNN(Steps, Options, Weighted):
         """Take plain values from the cell, which torch.compile traces more easily."""
         self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
-        self._takes_inputs = bool(self.cell.inputs)
+        self._draws, self._mean = bool(self.cell.drawn), self.cell.mean()
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
         self._projection = projection_of(self.cell, self.proj_size, dim)
@@ -205,6 +203,8 @@ class RNN(Steps, Options, Weighted):
         reset: Tensor | None = None,
         reset_to: Sequence[Tensor] | None = None,
         inputs: Mapping[str, Tensor] | None = None,
+        sample: bool | None = None,
+        generator: Generator | None = None,
     ) -> tuple[Tensor, States] | tuple[Tensor, States, dict[str, Tensor]]:
         """Run all layers over a sequence.
 
@@ -223,7 +223,11 @@ class RNN(Steps, Options, Weighted):
                 `batch_first`; as in `rnnc.scan`.
             inputs: a tensor for each `Input` of the cell, by name, for all layers: of the first
                 axes of `x`, (T, B) for example; or with hidden, or heads and units per head, behind
-                them. A size may be 1 where all have one value.
+                them, and layers * directions in front. A size may be 1 where all have one value.
+                An `Input` with a distribution may be left out: each direction of a layer draws it.
+            sample: whether the call draws; by default in training alone. If not, it runs
+                `cell.mean()`, in which each such input is the mean of its distribution.
+            generator: what inputs are drawn from, on the device of `x`; None for torch's own.
 
         Returns:
             The last layer's output (the first state) at all steps, in the layout of `x`, and all
@@ -235,15 +239,21 @@ class RNN(Steps, Options, Weighted):
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
         """
-        masks, plain = (lengths, reset, reset_to), inputs is None and not self._takes_inputs
+        masks = lengths, reset, reset_to
         if isinstance(x, Proxy):
             named = dict(zip(("lengths", "reset", "reset_to"), masks, strict=True), inputs=inputs)
-            return as_leaf(self, x, states, hx=hx, all_states=all_states, **named)
+            every = None if all_states is False else all_states
+            named |= {"all_states": every, "sample": sample, "generator": generator}
+            return as_leaf(self, x, states, hx=hx, **named)
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
-        axes = "BT" if self.batch_first else "TB"
-        more = tuple if plain else partial(self._unweighted, inputs, x, axes)
-        kind: Kind = "all states" if all_states else "sequence"
+        axes, cell = "BT" if self.batch_first else "TB", self.cell
+        if self._draws or sample is not None or generator is not None:
+            axes = "T" if isinstance(x, Tensor) and x.ndim == 2 else axes
+            cell, inputs = self._sampled(x, axes, inputs, sample, generator, reset)
+        plain = inputs is None and not cell.inputs
+        more = tuple if plain else partial(self._unweighted, cell, inputs, x, axes)
+        kind = kind_of("all states" if all_states else "sequence", cell is self.cell)
         known = self._known_calls.find_sequence(self, x, given, masks, more, kind)
         if known is not None:
             found, last = run_ready(known)
@@ -252,13 +262,14 @@ class RNN(Steps, Options, Weighted):
             self._check_sequence(x, given)
             ragged = self._ragged(x, masks)
             single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
-            unweighted = () if plain else self._unweighted(inputs, x, "T" if single else axes)
+            axes = "T" if single else axes
+            unweighted = () if plain else self._unweighted(cell, inputs, x, axes)
             if single:
                 x = x.unsqueeze(1)
                 given = None if given is None else [state.unsqueeze(1) for state in given]
             elif swapped:
                 x = x.transpose(0, 1)
-            found, last = self._run(x, given, all_states, ragged=ragged, unweighted=unweighted)
+            found, last = self._run(x, given, all_states, ragged, unweighted, cell)
         if single:
             found, last = [s.squeeze(1) for s in found], tuple([s.squeeze(1) for s in last])
         elif swapped:
@@ -267,32 +278,22 @@ class RNN(Steps, Options, Weighted):
             return found[0], last, dict(zip(self._state_names, found, strict=True))
         return found[0], last
 
-    def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
-        """Return lengths, resets and reset values of a call, checked; None without any."""
-        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
-        return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
-
-    def _check_sequence(self, x: Any, states: Any) -> None:
-        layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
-        check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
-        if states is not None:
-            batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
-            self._check_states(states, batch, x)
-
     def _run(
         self,
         x: Tensor,
         states: Sequence[Tensor] | None,
         every: bool,
-        ragged: Ragged | None = None,
-        unweighted: Sequence[Tensor] = (),
+        ragged: Ragged | None,
+        unweighted: Sequence[Tensor],
+        cell: CellSpec,
     ) -> tuple[list[Tensor], States]:
-        """Run all layers, time first, batched."""
-        settings, projection = self._settings(self.training), self._projection
+        """Run all layers, time first, batched; `cell` is that of the module, or its mean."""
+        settings, projection = self._settings(self.training, cell), self._projection
         given, weights = tuple(states or ()), self._weights_on(x.device)
         tensors = Tensors(x, given, weights, ragged, tuple(unweighted))
         if projection is not None:
-            return scan_projected(settings, projection, tensors, every)
-        kind: Kind = "all states" if every else "sequence"
+            own = projection if cell is self.cell else projection.mean()
+            return scan_projected(settings, own, tensors, every)
+        kind = kind_of("all states" if every else "sequence", cell is self.cell)
         remember = partial(self._known_calls.remember_call, kind, self, x)
         return run_call(settings, tensors, states_asked(every), remember)

@@ -31,7 +31,8 @@ class Stepper:
     It keeps the states. On a GPU all layers of a step are one CUDA graph, which reads the module's
     parameters where they are: it sees what is changed in place. It reads flags of torch and options
     of the module when it is made. It computes in the dtype of the parameters, under
-    `torch.autocast` too, and drops no features. Its results are those of `RNN.step`, bit for bit.
+    `torch.autocast` too, drops no features, and takes the means of inputs that calls would draw.
+    Its results are those of `RNN.step`, bit for bit.
 
     A call launches on torch's current stream. Calls on several streams have to be put in an order
     by the caller.
@@ -87,13 +88,13 @@ class Stepper:
     def _captured(self, weights: int) -> list[Callable[[], None]] | None:
         """Return a replay of a step for each set of states; None where nothing can be captured."""
         rnn = self._rnn
-        computed = rnn._projection is not None or bool(rnn.cell.inputs)
+        computed = rnn._projection is not None or bool(rnn._mean.inputs)
         if computed or len(self._watched) != weights:
             return None  # some weights, or all inputs of the cell, are new at every call
         given = rnn._weights_on(self._device)
         tensors = Tensors(self._x, tuple(self._sets[0]), given)
         with without_autocast(self._device.type):
-            found = direct_step(rnn._settings(training=False), tensors)
+            found = direct_step(rnn._settings(False, rnn._mean), tensors)
         if found is None:
             return None
         call, (first, second) = found.entry.call, self._sets
@@ -144,8 +145,9 @@ class Stepper:
         """Run a step without a graph."""
         states = self._sets[self._now]
         with torch.no_grad(), without_autocast(self._device.type):
-            unweighted = self._rnn._unweighted(inputs, x, "B")
-            y, last = self._rnn._step(x.detach(), states, False, unweighted)
+            cell, inputs = self._rnn._sampled(x, "B", inputs, False, None)
+            unweighted = self._rnn._unweighted(cell, inputs, x, "B")
+            y, last = self._rnn._step(x.detach(), states, False, unweighted, cell)
             for own, new in zip((self._y, *states), (y, *last), strict=True):
                 own.copy_(new)
 

@@ -6,23 +6,25 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from torch import Tensor, nn
+from torch import Generator, Tensor
 
+from ...cellspec.cell import CellSpec
 from ..call.call import Tensors
 from ..call.tensors import States
-from ..check.module import check_input, check_states, one_direction_error, states_from
+from ..check.module import check_input, one_direction_error, states_from
+from ..run.known_calls import kind_of
 from ..run.projected import scan_projected
 from ..run.ragged import reset_of_step
 from ..run.ready import run_ready
 from ..run.route import run_step
-from ..run.unweighted import unweighted_of
+from .given import Given
 from .stepper import Stepper
 
 if TYPE_CHECKING:
     from .rnn import RNN
 
 
-class Steps(nn.Module):
+class Steps(Given):
     """Part of `rnnc.RNN` for closed loops."""
 
     def step(
@@ -34,6 +36,8 @@ class Steps(nn.Module):
         reset: Tensor | None = None,
         reset_to: Sequence[Tensor] | None = None,
         inputs: Mapping[str, Tensor] | None = None,
+        sample: bool | None = None,
+        generator: Generator | None = None,
     ) -> tuple[Tensor, States]:
         """Run all layers over one step: for generation, control and other closed loops.
 
@@ -47,7 +51,10 @@ class Steps(nn.Module):
                 each state's `init`.
             inputs: a tensor for each `Input` of the cell, by name, which every layer gets: (B,),
                 (B, hidden) or (B, heads, units per head), without B for one sequence. A size may be
-                1 where all have one value.
+                1 where all have one value. An axis of layers may come first. An `Input` that is
+                drawn may be left out, unless it is drawn once per sequence.
+            sample: as in `forward`.
+            generator: as in `forward`.
 
         `stepper` takes less time per step where no gradient is wanted.
 
@@ -72,8 +79,13 @@ class Steps(nn.Module):
         given: Any = states_from(states, hx, len(rnn._state_names)) if bare else states
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
-        plain = inputs is None and not rnn._takes_inputs
-        known = rnn._known_calls.find_call("step", rnn, x, given) if plain else None
+        cell = rnn.cell
+        if rnn._draws or sample is not None or generator is not None:
+            axes = "B" if isinstance(x, Tensor) and x.ndim == 2 else ""
+            cell, inputs = self._sampled(x, axes, inputs, sample, generator)
+        plain = inputs is None and not cell.inputs
+        kind = kind_of("step", cell is rnn.cell)
+        known = rnn._known_calls.find_call(kind, rnn, x, given) if plain else None
         if known is not None:
             (y,), last = run_ready(known)
             return y, last
@@ -82,25 +94,13 @@ class Steps(nn.Module):
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
         if given is not None:
             self._check_states(given, tuple(x.shape[:-1]), x)
-        unweighted = () if plain else self._unweighted(inputs, x, "B" if x.ndim == 2 else "")
+        axes = "B" if x.ndim == 2 else ""
+        unweighted = () if plain else self._unweighted(cell, inputs, x, axes)
         if x.ndim == 1:
             given = None if given is None else [s.unsqueeze(1) for s in given]
-            y, last = self._step(x.unsqueeze(0), given, self.training, unweighted)
+            y, last = self._step(x.unsqueeze(0), given, self.training, unweighted, cell)
             return y[0], tuple(s.squeeze(1) for s in last)
-        return self._step(x, given, self.training, unweighted)
-
-    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
-        rnn = cast("RNN", self)
-        count, axes = rnn.num_layers, "(num_layers, B, hidden_size)"
-        count, axes = (2 * count, f"(2 * {axes[1:]}") if rnn.bidirectional else (count, axes)
-        shapes = [(count, *batch, width) for width in rnn._widths]
-        check_states(states, rnn._state_names, shapes, axes, x)
-
-    def _unweighted(self, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
-        """Return the cell's inputs of a call, checked; `axes` are those of x but the last."""
-        rnn = cast("RNN", self)
-        dim = rnn.hidden_size // rnn.heads
-        return unweighted_of(rnn.cell, inputs, x, axes, rnn.heads, dim)
+        return self._step(x, given, self.training, unweighted, cell)
 
     def _after_reset(
         self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
@@ -157,17 +157,20 @@ class Steps(nn.Module):
         x: Tensor,
         states: Sequence[Tensor] | None,
         training: bool,
-        unweighted: Sequence[Tensor] = (),
+        unweighted: Sequence[Tensor],
+        cell: CellSpec,
     ) -> tuple[Tensor, States]:
-        """Run all layers over one step, batched."""
+        """Run all layers over one step, batched; `cell` is that of the module, or its mean."""
         rnn = cast("RNN", self)
-        settings, weights = rnn._settings(training), rnn._weights_on(x.device)
+        settings, weights = rnn._settings(training, cell), rnn._weights_on(x.device)
         tensors = Tensors(x, tuple(states or ()), weights, None, tuple(unweighted))
         if rnn._projection is not None:
             one = tensors._replace(x=x.unsqueeze(0))
-            (y,), last = scan_projected(settings, rnn._projection, one)
+            own = rnn._projection if cell is rnn.cell else rnn._projection.mean()
+            (y,), last = scan_projected(settings, own, one)
             return y[0], last
         remember = None
         if training == self.training:
-            remember = partial(rnn._known_calls.remember_call, "step", rnn, x)
+            kind = kind_of("step", cell is rnn.cell)
+            remember = partial(rnn._known_calls.remember_call, kind, rnn, x)
         return run_step(settings, tensors, remember)

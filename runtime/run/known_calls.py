@@ -18,8 +18,24 @@ from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
 # A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
-Kind = Literal["sequence", "all states", "packed", "step"]
+# Where a module's cell draws inputs, calls "of means" run its mean.
+Kind = (
+    Literal["sequence", "all states", "packed", "step"]
+    | Literal["sequence of means", "all states of means", "step of means"]
+)
 NO_ROWS = None, None, None  # all rows run all steps
+
+
+def kind_of(kind: Literal["sequence", "all states", "step"], samples: bool) -> Kind:
+    """Return the kind of a call: of the module's cell itself, which `samples`, or of its mean."""
+    if samples:
+        return kind
+    means: dict[str, Kind] = {
+        "sequence": "sequence of means",
+        "all states": "all states of means",
+        "step": "step of means",
+    }
+    return means[kind]
 
 
 class Module(Protocol):
@@ -92,7 +108,7 @@ class KnownCalls(Seen):
         tensors, target = ready.tensors, TARGETS[ready.entry.call.target]
         states = tensors.states or None
         key = _key(kind, x, states, tensors.ragged)
-        if kind != "step" and not self.again(key):
+        if kind not in ("step", "step of means") and not self.again(key):
             return
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if all(id(w) in own for w in tensors.weights if w is not None):

@@ -13,7 +13,7 @@ from ...errors import TensorError
 def as_leaf(module: nn.Module, input: Proxy, *more: Any, **named: Any) -> Any:
     """Return a call of a module as one node of a graph of `torch.fx`, like one of torch's modules.
 
-    The last of `more` are left out if they are None, those of `named` if they are None or False.
+    The last of `more` are left out if they are None, and so are those of `named`.
     """
     tracer = cast(Tracer, input.tracer)
     path = tracer.path_of_module(module)
@@ -27,5 +27,4 @@ def as_leaf(module: nn.Module, input: Proxy, *more: Any, **named: Any) -> Any:
     while more and more[-1] is None:
         more = more[:-1]
     given = {name: value for name, value in named.items() if value is not None}
-    given = {name: value for name, value in given.items() if value is not False}
     return tracer.create_proxy("call_module", path, (input, *more), given)

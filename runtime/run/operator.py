@@ -19,7 +19,7 @@ from ..call.plain import is_mapped
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
 from ..call.spans import without_autocast
-from ..call.tensors import States
+from ..call.tensors import States, inputs_at
 from ..call.text import (
     CallText,
     constants_of,
@@ -122,7 +122,8 @@ def _scan(
         values = [value[index : index + 1] for value in ragged.reset_to]
         ragged = ragged._replace(reset_to=values)
     given = first if len(states) else ()
-    of_one = Tensors(wx, given, (None, *own, *params), ragged, unweighted)
+    inputs = inputs_at(unweighted, index)
+    of_one = Tensors(wx, given, (None, *own, *params), ragged, inputs)
     last = index // len(settings.choices) == settings.layers - 1
     more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
     one = one_direction(settings, settings.cell, choice)

@@ -12,7 +12,7 @@ from ..call.call import Tensors
 from ..call.made_masks import masks_by_torch
 from ..call.projection import Projection
 from ..call.settings import OUTPUT, Settings
-from ..call.tensors import States
+from ..call.tensors import States, inputs_at, inputs_of
 from .projected_direction import Direction
 from .projected_weights import Part, parts_of, projected
 from .route import check_wavefront, run_call
@@ -48,14 +48,16 @@ def scan_projected(
         wanted = every and layer == settings.layers - 1
         own = parts[layer * directions : (layer + 1) * directions]
         if not (ragged or states or projection.init or wanted) and len(x) > 1:
-            found, last = whole_layer(one, x, own, unweighted)
+            inputs = inputs_of(unweighted, slice(len(lasts), len(lasts) + directions))
+            found, last = whole_layer(one, x, own, inputs)
             lasts += last
         else:
             outputs = []
             for part, choice in zip(own, settings.choices, strict=True):
                 index = len(lasts)
                 given = [state[index] for state in states]
-                call = Direction(settings, projection, choice, x, given, part, wanted, unweighted)
+                inputs = inputs_at(unweighted, index)
+                call = Direction(settings, projection, choice, x, given, part, wanted, inputs)
                 over_time, each = call.run(*call.masks(made, ragged, index))
                 outputs.append(over_time)
                 lasts.append(each)

@@ -12,7 +12,7 @@ from ..call.layer_call import Choice
 from ..call.made_masks import masks_by_torch
 from ..call.marks import outside_of_graphs
 from ..call.settings import Asked, Settings
-from ..call.tensors import ScanInputs, States
+from ..call.tensors import ScanInputs, States, inputs_at
 from ..check.scan import check_scan
 from ..targets.reference import scan_reference
 from .by_layer import run_by_layer
@@ -38,7 +38,8 @@ def run_reference(
         if ragged is not None and made is not None:
             masks = made.at(index, ragged.reset_to, plane, choice.reverse)
         R, b, R_diag, params = weights
-        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, tensors.unweighted)
+        given = inputs_at(tensors.unweighted, index)
+        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, given)
         if torch.compiler.is_compiling():
             return _outside_of_graphs(settings.cell, inputs, choice.reverse is True)
         check_scan(settings.cell, inputs)  # a module's weights may differ in dtype

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
@@ -26,6 +26,8 @@ from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
+from ..run.draws import cell_of_call, check_drawing
+from .sampled import with_draws_of_scan
 from .scan import Given, run_scan
 
 
@@ -48,6 +50,8 @@ def scan_packed(
     reset: Tensor | None = None,
     reset_to: Sequence[Tensor] | None = None,
     inputs: Mapping[str, Tensor] | None = None,
+    generator: Generator | None = None,
+    sample: bool = True,
 ) -> tuple[States, States]:
     """Run a cell over sequences of several lengths that follow each other in one tensor.
 
@@ -74,7 +78,9 @@ def scan_packed(
         reset: (total,) of bool, as in `rnnc.scan`.
         reset_to: for each state (N, D) or (B, N, D), as in `rnnc.scan`.
         inputs: a tensor for each `Input` of the cell, by name: (total,), one value for all units of
-            a step, or what broadcasts to (total, N, D).
+            a step, or what broadcasts to (total, N, D). One that the call draws may be left out.
+        generator: as in `rnnc.scan`.
+        sample: as in `rnnc.scan`.
 
     Returns:
         All states at all steps, (total, N, D) each, and all states after the last step that runs,
@@ -101,9 +107,14 @@ def scan_packed(
     lengths, places = places_of(starts, len(wx), steps)
     if reset is not None:
         reset = reset[places.padded].t()
+    check_drawing(sample, generator, wx.device)
+    cell = cell_of_call(cell, inputs, sample)
     if inputs is not None or cell.inputs:
         packed = packed_inputs_in_order(cell, inputs, wx)
         inputs = {name: _padded(value, places) for name, value in packed.items()}
+        shape = steps, len(lengths), *wx.shape[1:3]
+        in_time = None if reset is None else reset.t()
+        inputs = with_draws_of_scan(cell, inputs, wx, shape, in_time, sample, generator)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
     over_time, last = run_scan(cell, backend, choice, given)

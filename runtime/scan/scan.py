@@ -8,7 +8,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
@@ -26,6 +26,7 @@ from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen
 from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, rounds_now, run_ready
 from ..run.route import run_call
+from .sampled import sampled
 
 
 def scan(
@@ -46,6 +47,8 @@ def scan(
     reset: Tensor | None = None,
     reset_to: Sequence[Tensor] | None = None,
     inputs: Mapping[str, Tensor] | None = None,
+    sample: bool = True,
+    generator: Generator | None = None,
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -90,7 +93,10 @@ def scan(
         inputs: a tensor for each `Input` of the cell, by name: (B, T), one value for all units of a
             row at a step, or what broadcasts to (B, T, N, D). A tensor of two axes that fits both
             is (B, T). Kernels of both directions read it as it lies, without a copy of the full
-            shape.
+            shape. An `Input` with a distribution may be left out: the call draws it.
+        sample: whether the call draws the inputs that have a distribution and are left out. If not,
+            it runs `cell.mean()`, in which each is the mean of its distribution.
+        generator: what they are drawn from, on the device of wx; None for torch's own.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step that runs,
@@ -113,6 +119,8 @@ def scan(
     if not isinstance(cell, CellSpec):
         cell = check_is_cell(cell)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
+    if cell.drawn or sample is not True or generator is not None:
+        cell, inputs = sampled(cell, wx, inputs, reset, sample, generator)
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last

@@ -197,11 +197,13 @@ class _Stub:
 def settings_of(layer: Any) -> Settings | None:
     """Return the settings that a layer runs on this rank; None for one without kernels."""
     one_layer = getattr(layer, "_one_layer", None)
+    if isinstance(layer, RNN):
+        cell = layer.cell if layer.training else layer._mean
     if one_layer is not None:  # its heads are spread over ranks
-        found: Settings = one_layer()
+        found: Settings = one_layer(cell)
         return found
     if isinstance(layer, RNN):
-        settings: Settings | None = layer._settings(training=False)
+        settings: Settings | None = layer._settings(False, cell)
     else:
         settings = layer._settings()
     if settings is None and getattr(layer, "proj_size", None):
@@ -210,5 +212,6 @@ def settings_of(layer: Any) -> Settings | None:
         return recurrence_of(layer) if serve else None
     projection = getattr(layer, "_projection", None)
     if settings is not None and projection is not None:
-        return settings._replace(cell=projection.recurrent, layers=1)
+        own = projection.recurrent if settings.cell is layer.cell else projection.recurrent.mean()
+        return settings._replace(cell=own, layers=1)
     return settings

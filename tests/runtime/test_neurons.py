@@ -9,7 +9,7 @@ import rnnc
 import torch
 
 # Pre-activations that make some units spike, and others not.
-DRIVES = {"izhikevich": (6, 8), "exponential_lif": (20, 60), "hodgkin_huxley": (10, 20)}
+DRIVES = {"izhikevich": (6, 8), "exponential_lif": (80, 60), "hodgkin_huxley": (10, 20)}
 SPIKES = {
     *("adaptive_lif", "delayed_lif", "exponential_lif", "hodgkin_huxley", "izhikevich", "lif"),
     *("lif_to_zero", "rlif_atan", "rlif_fast_sigmoid", "rlif_triangle", "synaptic_lif"),

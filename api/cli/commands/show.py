@@ -154,10 +154,17 @@ def show_command(
 
 
 def _with_values(cell: CellSpec) -> str:
-    """The equations of a cell, the values that they start from, and the kind of its recurrence."""
+    """The equations of a cell, what they start from, what is drawn, and the kind of recurrence."""
+    from ...cellspec.noise.mean import notes_on_draws
+
     values = [
         *(f"{c.name} = {c.value:g}" for c in cell.constants),
-        *(f"{i.name} is an input of each step, which no weight multiplies" for i in cell.inputs),
+        *(
+            f"{i.name} is an input of each step, which no weight multiplies"
+            for i in cell.inputs
+            if i.draw is None
+        ),
+        *notes_on_draws(cell),
         *(f"{p.name} is learned, a value per unit, and starts at {p.init:g}" for p in cell.params),
         *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
     ]

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ..fuzz.tensors import draw_view, is_given, outputs, shapes
-from .cell import draw_cell, with_inputs, with_keywords
+from .cell import draw_cell, with_draws, with_inputs, with_keywords
 from .loops import with_loops
 from .tree import Case, CellDraw
 
@@ -55,6 +55,7 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         through = random.choices(["compiled", "inductor"], [4, 1])[0]
     cell = draw_cell(random, apart, half, through == "scan")
     cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
+    cell = with_draws(Random(f"rnnc draws {seed} {number}"), cell, through == "scan")
     loops = Random(f"rnnc loops {seed} {number}")
     if loops.random() < _LOOPS:
         cell = with_loops(loops, cell, apart, half)

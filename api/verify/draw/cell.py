@@ -82,6 +82,28 @@ def with_inputs(random: Random, cell: CellDraw) -> CellDraw:
     return replace(cell, params=params, inputs=inputs)
 
 
+def with_draws(random: Random, cell: CellDraw, scanned: bool) -> CellDraw:
+    """The cell with some inputs that calls may draw.
+
+    Args:
+        random: the source of all choices.
+        cell: without them.
+        scanned: whether its call is a scan, which draws them: a value for each step and unit.
+    """
+    choices: list[tuple[str, tuple[float, ...]]] = [
+        ("bernoulli", (round(random.random(), 2),)),
+        ("uniform", (-1.5, round(random.uniform(-1, 1.5), 2))),
+        ("normal", (round(random.uniform(-1, 1), 2), round(random.random(), 2))),
+    ]
+    inputs = []
+    for given in cell.inputs:
+        if not given.switch and random.random() < 0.5:
+            form = "full" if scanned else given.form
+            given = replace(given, draw=random.choice(choices), form=form)
+        inputs.append(given)
+    return replace(cell, inputs=tuple(inputs))
+
+
 def with_keywords(random: Random, cell: CellDraw) -> CellDraw:
     """The cell with some operands of functions written with their names.
 

@@ -121,11 +121,13 @@ class InputDraw:
         form: which axes of a call it has: all (`full`), those of rows and steps (`rows`), of
             `steps` or of `units`.
         switch: whether its values are small whole numbers.
+        draw: the distribution and its numbers, if calls may draw it; a scan does.
     """
 
     name: str
     form: str = "rows"
     switch: bool = False
+    draw: tuple[str, tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True)

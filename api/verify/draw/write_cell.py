@@ -72,8 +72,10 @@ def _declaration(cell: CellDraw, name: str) -> str:
             if value.name == name:
                 plain = value.value == 0 and kind != "Constant"
                 return f"{name}: {kind}" + ("" if plain else f" = {word}({value.value!r})")
-    if any(value.name == name for value in cell.inputs):
-        return f"{name}: Input"
+    for given in cell.inputs:
+        if given.name == name:
+            default = "" if given.draw is None else f" = rnnc.{given.draw[0]}{given.draw[1]!r}"
+            return f"{name}: Input{default.replace(',)', ')')}"
     raise KeyError(name)
 
 

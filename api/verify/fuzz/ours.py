@@ -12,6 +12,7 @@ from torch import Tensor
 from ..draw.tree import Case
 from ..draw.write_cell import cell_text
 from .by_rows import padded, reset_tensor
+from .draws import drawn_names, generator_of, needs_gradient
 from .tensors import is_given, lay
 from .twin import Results, gradients
 
@@ -41,7 +42,7 @@ def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tenso
         name: lay(padded(case, name, t).to(case.device, dtype), views.get(name, "plain"))
         for name, t in values.items()
     }
-    leaves = {name: t.requires_grad_(name not in case.without) for name, t in laid.items()}
+    leaves = {name: t.requires_grad_(needs_gradient(case, name)) for name, t in laid.items()}
     results = _scan(case, cell, leaves) if case.through == "scan" else _module(case, cell, leaves)
     moved = {
         name: lay(padded(case, name, t).to(case.device, dtype), views.get(f"d {name}", "plain"))
@@ -65,6 +66,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         R_diag=leaves.get("R_diag"),
         params={p.name: leaves[f"params.{p.name}"] for p in cell.params},
         inputs=_inputs(case, leaves),
+        generator=generator_of(case),
         backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
@@ -90,8 +92,9 @@ def _masks(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _inputs(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """The inputs of a call that no weight multiplies, rows first."""
-    return {i.name: leaves[f"inputs.{i.name}"] for i in case.cell.inputs} or None
+    """The inputs that a call is given and no weight multiplies, rows first."""
+    names = [i.name for i in case.cell.inputs if f"inputs.{i.name}" not in drawn_names(case)]
+    return {name: leaves[f"inputs.{name}"] for name in names} or None
 
 
 def has_rows(name: str) -> bool:

@@ -10,6 +10,7 @@ from ..draw.write_loop import loop_text
 from ..program import program
 from .by_rows import by_rows
 from .columns import column_of
+from .draws import drawn_names
 from .judge import EXACT
 from .ours import COMPILERS, has_rows, parameter_name, rows_of
 from .tensors import draw_values, is_given
@@ -43,7 +44,8 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
         values={_leaf(case, name): t for name, t in kept.items()},
         seeds={name: t for name, t in seeds.items() if name not in case.silent},
         without=[_leaf(case, name) for name in case.without],
-        views={name: _view_text(view) for name, view in case.views},
+        # What the call drew lies in no view, and the program passes it.
+        views={n: _view_text(view) for n, view in case.views if n not in drawn_names(case)},
         resets=[[t in resets for t in range(case.steps)] for _, resets in case.rows],
         compiler=COMPILERS.get(case.through, ""),
         allowed=_SHARES[case.dtype],

@@ -140,6 +140,9 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
             fewer = replace(gate, **change)  # type: ignore[arg-type]
             yield replace(cell, gates=(*cell.gates[:i], fewer, *cell.gates[i + 1 :]))
     for i, given in enumerate(cell.inputs):
+        if given.draw is not None:
+            passed = replace(given, draw=None)
+            yield replace(cell, inputs=(*cell.inputs[:i], passed, *cell.inputs[i + 1 :]))
         if given.form != "full":
             fuller = replace(given, form="full")
             yield replace(cell, inputs=(*cell.inputs[:i], fuller, *cell.inputs[i + 1 :]))

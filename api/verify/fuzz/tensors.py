@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..draw.tree import Case
 from .columns import shape_of_input
+from .draws import drawn_values
 
 VIEWS = ("transposed", "offset", "strided", "expanded", "negative")
 
@@ -84,6 +85,7 @@ def draw_values(case: Case, seed: int) -> tuple[dict[str, Tensor], dict[str, Ten
         drawn = torch.randn(shape, generator=generator, dtype=torch.float64) * _scale(case, name)
         drawn = _switched(case, name, drawn, generator)
         values[name] = _repeated(drawn, views.get(name, "plain"))
+    values |= drawn_values(case)
     seeds = {
         name: _repeated(
             torch.randn(shape, generator=generator, dtype=torch.float64),

@@ -12,6 +12,7 @@ from ..draw.tree import Case
 from ..draw.write_loop import loop_text
 from .by_rows import by_rows
 from .columns import with_columns
+from .draws import needs_gradient
 
 Results = dict[str, Tensor]
 
@@ -71,7 +72,7 @@ def run_twin(
     """
     loop, edges = loop_of(case, dtype)
     leaves = {
-        name: t.to(case.device, dtype).requires_grad_(name not in case.without)
+        name: t.to(case.device, dtype).requires_grad_(needs_gradient(case, name))
         for name, t in values.items()
     }
     results = _scan(case, loop, leaves) if case.through == "scan" else _stack(case, loop, leaves)

@@ -12,7 +12,7 @@ from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
-from ...call.tensors import Forward, ScanInputs, States
+from ...call.tensors import Forward, ScanInputs, States, inputs_at
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.moves import Moves
 from ...targets.registry import TARGETS
@@ -82,9 +82,10 @@ def _one_by_one(
             for direction, layer_call in enumerate(call.directions_of(layer)):
                 index = layer * directions + direction
                 W, R, b, R_diag, params = asked.weights[index]
+                inputs = inputs_at(tensors.unweighted, index)
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
-                    given = R, b, asked.first[index], R_diag, params, own, tensors.unweighted
+                    given = R, b, asked.first[index], R_diag, params, own, inputs
                     results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 

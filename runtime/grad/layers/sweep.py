@@ -12,7 +12,7 @@ from torch import Tensor
 from ...call.call import Call, Tensors
 from ...call.layers import LayerWeights
 from ...call.layers_call import LayersCall, LayersRead
-from ...call.tensors import Gradients, Saved
+from ...call.tensors import Gradients, Saved, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
 from ...targets.registry import TARGETS
@@ -56,8 +56,8 @@ class Sweep:
     `d_weights`, `d_firsts` (of the states before the first step) and `d_resets`
     (of the reset values, if there are any) have those of each direction of each layer computed so
     far, in the layers' order. `d_x` is of the input of all layers, if they ran at once.
-    `d_unweighted` sums over layers and directions; None for each of the cell's inputs that is not
-    wanted.
+    `d_unweighted` sums over layers and directions that share an input; None for each of the cell's
+    inputs that is not wanted.
     """
 
     call: Call
@@ -115,21 +115,25 @@ class Sweep:
             d_below, d_W = self._products(index, found, below, d_below)
             d_weights.append([d_W, *_given(found, self.saved.weights[index])])
             d_firsts.append(found.d_initial_states)
-            self._add_unweighted(found)
+            self._add_unweighted(index, found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
         if call.takes_wx:
             return self.rows.read(results[0].d_wx) if self.needs[0] else None
         return self._d_output(layer, below, d_below)
 
-    def _add_unweighted(self, found: Gradients) -> None:
+    def _add_unweighted(self, index: int, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
         unweighted, count = self.saved.tensors.unweighted, len(self.saved.tensors.unweighted)
         first = self.saved.others - count
         for number, given in enumerate(unweighted):
             if self.needs[first + number] and found.d_others is not None:
                 own, other = found.d_others[..., number - count], self.d_unweighted[number]
-                own = own.sum_to_size(given.shape)
-                self.d_unweighted[number] = own if other is None else other + own
+                own = own.sum_to_size(given.shape[-4:])
+                if given.ndim == 5:  # each direction of each layer has values of its own
+                    whole = own.new_empty(given.shape) if other is None else other
+                    whole[index], self.d_unweighted[number] = own, whole
+                else:
+                    self.d_unweighted[number] = own if other is None else other + own
 
     def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
         """Return the gradient of the output of the layer below, from that of a layer's input."""
@@ -182,7 +186,7 @@ class Sweep:
             () if call.given else call.zero,
             masks=call.masks(self.saved.tensors.ragged, self.saved.kept.made, index),
             by_head=call.by_head,
-            unweighted=self.saved.tensors.unweighted,
+            unweighted=inputs_at(self.saved.tensors.unweighted, index),
             apart=call.samples > 0,
         )
 

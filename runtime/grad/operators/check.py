@@ -13,7 +13,7 @@ from ...call.call import Call, Tensors
 from ...call.layer_call import backward_reads
 from ...call.plain import check_memory
 from ...call.rows_form import RowsForm
-from ...call.tensors import ScanInputs
+from ...call.tensors import ScanInputs, inputs_at
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
@@ -162,7 +162,8 @@ def _check_weights(call: Call, tensors: Tensors) -> None:
     firsts, like = list(states_for(call, x, batch, states)), x.new_zeros(())
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
         wx = x if call.takes_wx else like.expand(batch, steps, call.heads, call.dim, gates)
-        given = own.R, own.b, first, own.R_diag, own.params, None, tensors.unweighted
+        inputs = inputs_at(tensors.unweighted, i)
+        given = own.R, own.b, first, own.R_diag, own.params, None, inputs
         check_operator(cell, ScanInputs(wx, *given))
         features = x.shape[-1] if i < len(call.directions) else call.features
         wanted = (gates, call.heads, call.dim, features)

@@ -20,6 +20,24 @@ def leaky(g: Gate, h: State, alpha: Constant = constant(0.1)):
 '''
 
 
+NOISY = """\
+import rnnc
+from rnnc import Gate, Input, State, bernoulli, normal, tanh
+
+
+@rnnc.cell
+def noisy(
+    g: Gate,
+    dt: Input,
+    h: State,
+    *,
+    keep: Input = bernoulli(0.25),
+    xi: Input = normal(per="sequence"),
+):
+    return keep * dt * h + (1 - keep) * tanh(g + xi)
+"""
+
+
 pytestmark = pytest.mark.usefixtures("folder")
 
 
@@ -40,6 +58,19 @@ def test_show_gives_the_values_that_a_cell_starts_from(run: Callable[..., Result
     write("cell.py", GOOD)
     assert "  alpha = 0.1\n" in run("show", "cell.py").stdout
     assert "  nu is learned, a value per unit, and starts at -4\n" in run("show", "fastgrnn").stdout
+
+
+def test_show_says_what_is_drawn_and_where_a_mean_is_not_enough(run: Callable[..., Result]) -> None:
+    write("noisy.py", NOISY)
+    assert run("show", "noisy.py").stdout.splitlines()[2:] == [
+        "  keep ~ bernoulli(0.25)",
+        "  xi ~ normal(0, 1), once per sequence",
+        "  h' = keep*dt*h + (1 - keep)*tanh(g + xi)",
+        "  dt is an input of each step, which no weight multiplies",
+        "  keep is drawn by the call where it is not passed; without samples it is its mean, 0.25",
+        "  xi is drawn by the call where it is not passed; without samples it is its mean, 0",
+        "  the mean of tanh(g + xi) is not its value at the mean of xi",
+    ]
 
 
 def test_show_gives_the_backward(run: Callable[..., Result]) -> None:

@@ -11,6 +11,8 @@ from rnnc.cellspec.functions import TABLE
 from rnnc.verify.draw.case import Settings, draw_case
 from rnnc.verify.draw.tree import Case, CellDraw, Node, ValueDraw
 from rnnc.verify.draw.write_cell import cell_text
+from rnnc.verify.fuzz import ours
+from rnnc.verify.fuzz.draws import drawn_names
 from rnnc.verify.fuzz.judge import judge, near_border
 from rnnc.verify.fuzz.report import report
 from rnnc.verify.fuzz.run import Outcome, run_case
@@ -224,6 +226,18 @@ def test_a_report_runs_and_can_fail(through, option):
     exec(compile(broken, "<report>", "exec"), scope)
     with pytest.raises(AssertionError):
         scope["test_drawn"]()
+
+
+def test_a_scan_draws_the_numbers_of_its_loop(monkeypatch):
+    """And a call that draws others, as from another generator, is wrong."""
+    drawing = [
+        c
+        for c in (draw_case(0, n, Settings(compiled=0.0, shipped=0)) for n in range(60))
+        if drawn_names(c) and c.batch * c.steps
+    ][:3]
+    assert [run_case(case).verdict for case in drawing] == ["right"] * 3
+    monkeypatch.setattr(ours, "generator_of", lambda case: torch.Generator().manual_seed(1))
+    assert "wrong" in {run_case(case).verdict for case in drawing}
 
 
 def test_an_idle_process_ends_by_itself_and_a_busy_one_is_killed():

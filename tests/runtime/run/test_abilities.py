@@ -30,6 +30,21 @@ def gated(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
     return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
 
 
+def noisy(per):
+    @rnnc.cell
+    def drawing(
+        z: rnnc.Gate,
+        n: rnnc.Gate,
+        h: rnnc.State,
+        *,
+        keep: rnnc.Input = rnnc.bernoulli(0.2, per=per),
+    ):
+        """A cell with an input that calls draw."""
+        return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
+
+    return drawing
+
+
 ABILITIES = {
     "one layer": ({}, {}),
     "three layers": ({"num_layers": 3}, {}),
@@ -44,12 +59,16 @@ ABILITIES = {
     "reset values": ({}, {"reset": True, "reset_to": True}),
     "all states": ({}, {"all_states": True}),
     "an Input": ({"cell": gated}, {"inputs": True}),
+    "a drawn Input": ({"cell": noisy("step"), "num_layers": 2}, {}),
+    "drawn per sequence": ({"cell": noisy("sequence")}, {}),
+    "means": ({"cell": noisy("sequence"), "num_layers": 2}, {"sample": True}),
 }
 WAYS = ("inference", "training", "known", "second", "step", "trained step", "stepper", "compiled")
 SECOND = (
     'gradient of a gradient: backend="reference", which autograd can differentiate to any order'
 )
 ONE_WAY = "rnnc.RNN(..., bidirectional=False), or forward on the whole sequence"
+PASSED = "inputs: inputs={'keep': …}, drawn ahead of the first step; or sample=False"
 BOTH = f"step: {ONE_WAY}", f"step: {ONE_WAY}", f"stepper: {ONE_WAY}"
 CALLS, STEPS = ("node", "node", "program"), ("node", "node", "node")
 NONE = ("no argument", "no argument", "no argument")
@@ -68,6 +87,9 @@ TABLE = {
     "reset values": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
     "all states": (*CALLS, SECOND, *NONE, "operator"),
     "an Input": (*CALLS, SECOND, *STEPS, "operator"),
+    "a drawn Input": (*CALLS, SECOND, *STEPS, "operator"),
+    "drawn per sequence": (*CALLS, SECOND, PASSED, PASSED, "node", "operator"),
+    "means": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
 }
 
 
@@ -92,6 +114,8 @@ def given(rnn, wanted, single=False):
         found["reset_to"] = [torch.randn(parts, HIDDEN) for _ in range(2)]
     if "all_states" in wanted:
         found["all_states"] = True
+    if "sample" in wanted:
+        found["sample"] = False
     if "inputs" in wanted:
         found["inputs"] = {"keep": torch.rand(*time, B)}
     return found

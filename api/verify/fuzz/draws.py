@@ -1,0 +1,42 @@
+"""Inputs that the call of a case draws, and the same numbers for its loop."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..draw.tree import Case
+
+
+def drawn_names(case: Case) -> set[str]:
+    """The tensors that the call draws.
+
+    Args:
+        case: the call. A scan draws, and a module gets the same inputs by name.
+    """
+    scanned = case.through == "scan"
+    return {f"inputs.{i.name}" for i in case.cell.inputs if scanned and i.draw is not None}
+
+
+def generator_of(case: Case) -> torch.Generator:
+    """What the call draws from."""
+    return torch.Generator(case.device).manual_seed(case.seed)
+
+
+def drawn_values(case: Case) -> dict[str, Tensor]:
+    """What the call draws, (B, T, N, D) each in float64: input by input, in the cell's order."""
+    generator, found = generator_of(case), {}
+    for given in case.cell.inputs:
+        name = f"inputs.{given.name}"
+        if name in drawn_names(case) and given.draw is not None:
+            kind, numbers = given.draw
+            shape = case.steps, case.batch, case.heads, case.dim
+            values = torch.empty(shape, dtype=getattr(torch, case.dtype), device=case.device)
+            getattr(values, f"{kind}_")(*numbers, generator=generator)
+            found[name] = values.transpose(0, 1).double().cpu()
+    return found
+
+
+def needs_gradient(case: Case, name: str) -> bool:
+    """Whether the gradient of a tensor is asked for: none of what the call draws."""
+    return name not in case.without and name not in drawn_names(case)

@@ -1,0 +1,142 @@
+"""A cell whose drawn inputs have their means, and the places where a mean is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..declare import Constant
+from ..expression.body import Body
+from ..expression.loops import carried, unchanged
+from ..expression.node import Node, ordered, symbol
+from ..expression.sharing import LONGEST_LINE
+from ..functions import TABLE
+
+if TYPE_CHECKING:
+    from ..cell import CellSpec
+
+# The drawn inputs that a value depends on.
+_Drawn = frozenset[str]
+
+
+def with_means(cell: CellSpec) -> dict[str, Any]:
+    """The fields in which a cell differs from `cell.mean()`: a constant for each drawn input.
+
+    Args:
+        cell: with a drawn input.
+    """
+    values = {c.name: c.value for c in cell.constants}
+    used = {leaf.name for update in cell.updates for leaf in update.free_symbols}
+    means = [Constant(name=i.name, value=i.draw.mean(values)) for i in cell.inputs if i.draw]
+    return {
+        "inputs": tuple(i for i in cell.inputs if i.draw is None),
+        "constants": (*(c for c in cell.constants if c.name in used), *means),
+    }
+
+
+def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:
+    """Where a drawn value of a step passes anything but + and ·, each with its names.
+
+    The mean of such a node is not what the node gives for the mean. A product is in order where
+    its factors depend on different draws, which are independent.
+
+    Args:
+        cell: with drawn inputs, or without.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc import Gate, Input, State, normal, tanh
+        >>> from rnnc.cellspec.noise.mean import bends
+        >>> @rnnc.cell
+        ... def noisy(g: Gate, h: State, *, xi: Input = normal(), eta: Input = normal()):
+        ...     return tanh(g + xi) + eta
+        >>> bends(noisy)
+        (('xi', tanh(g + xi)),)
+    """
+    leaves = {symbol(i.name): frozenset((i.name,)) for i in cell.inputs if i.draw}
+    found: dict[Node, str] = {}
+    for node, drawn in _bent(cell.updates, leaves.get):
+        found.setdefault(node, ", ".join(i.name for i in cell.inputs if i.name in drawn))
+    return tuple((names, node) for node, names in found.items())
+
+
+def notes_on_draws(cell: CellSpec) -> tuple[str, ...]:
+    r"""A line for each drawn input, then one for each place where its mean is not enough.
+
+    Args:
+        cell: with drawn inputs, or without.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc import Gate, Input, State, normal, tanh
+        >>> from rnnc.cellspec.noise.mean import notes_on_draws
+        >>> @rnnc.cell
+        ... def noisy(g: Gate, h: State, *, xi: Input = normal(std=0.5)):
+        ...     return tanh(g + xi) + xi
+        >>> print("\n".join(notes_on_draws(noisy)))
+        xi is drawn by the call where it is not passed; without samples it is its mean, 0
+        the mean of tanh(g + xi) is not its value at the mean of xi
+    """
+    numbers = {constant.name: constant.value for constant in cell.constants}
+    drawn = ((i.name, i.draw.mean(numbers)) for i in cell.drawn if i.draw is not None)
+    return (
+        *(
+            f"{name} is drawn by the call where it is not passed; without samples it is its mean,"
+            f" {mean:g}"
+            for name, mean in drawn
+        ),
+        *(
+            f"the mean of {_shortened(str(node))} is not its value at the mean of {names}"
+            for names, node in bends(cell)
+        ),
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE // 2 else f"{text[: LONGEST_LINE // 2 - 1]}…"
+
+
+def _bent(
+    roots: tuple[Node, ...], drawn_of: Callable[[Node], _Drawn | None]
+) -> Iterator[tuple[Node, _Drawn]]:
+    """Find the first nodes that bend what is drawn; those that read them are not named again."""
+    drawn: dict[Node, _Drawn] = {}
+    for node in ordered(roots):
+        each = [drawn[a] for a in _read(node)]
+        together = frozenset[str]().union(*each)
+        bent = _bends(node, each)
+        if bent:
+            yield node, together
+        drawn[node] = drawn_of(node) or (frozenset() if bent else together)
+
+
+def _read(node: Node) -> tuple[Node, ...]:
+    """Return the operands that a node's value depends on."""
+    identity = node.op == "call" and TABLE[node.name].identity
+    return node.args[:1] if identity else node.args
+
+
+def _bends(node: Node, each: list[_Drawn]) -> bool:
+    """Return whether a node does more than add and multiply what is drawn."""
+    if not any(each) or node.op in ("+", "-", "neg", "result"):
+        return False
+    if node.op == "*":
+        return bool(each[0] & each[1])
+    if node.op == "/":
+        return bool(each[1])
+    if node.op == "call" and TABLE[node.name].identity:
+        return False
+    if node.op == "call" and node.name == "lerp":
+        return bool((each[0] | each[1]) & each[2])
+    if isinstance(node.value, Body):
+        return _loop_bends(node.value, each)
+    return True
+
+
+def _loop_bends(body: Body, each: list[_Drawn]) -> bool:
+    """Return whether a loop bends what it carries, or what no pass changes, in any pass."""
+    count = len(body.roots)
+    every = frozenset[str]().union(*each)
+    leaves = {carried(i): every for i in range(count)}
+    leaves |= {unchanged(i): own for i, own in enumerate(each[count:])}
+    return any(True for _ in _bent(body.roots, leaves.get))

@@ -1,0 +1,49 @@
+"""Inputs of a cell that a rank draws for its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...cellspec.noise.draw import Kind
+from ..run.draws import Undrawn, drawn
+
+
+def draw_of_rank(
+    undrawn: Undrawn,
+    rank: int,
+    like: Tensor,
+    shape: tuple[int, int, int, int, int],
+    reset: Tensor | None,
+) -> Tensor:
+    """Draw an input for the heads of a rank: ranks differ, even if all have the same seed.
+
+    The numbers follow from a seed of the generator of the call, by default torch's of the CPU,
+    which `torch.manual_seed` sets and which activation checkpointing restores. Arguments besides
+    are as in `drawn`; the result is as in `Tensors`, (parts, B, T, N, D).
+    """
+    own = undrawn.generator
+    device = "cpu" if own is None else own.device
+    seed = torch.randint(2**62, (), generator=own, device=device)
+
+    def fill(kind: Kind, numbers: Sequence[float], empty: Tensor) -> Tensor:
+        found: Tensor = _drawn(empty, seed, rank, kind, list(numbers))
+        return found
+
+    return drawn(undrawn.draw, undrawn.numbers, like, shape, fill, reset).transpose(1, 2)
+
+
+# As `rnnc::kept_features` of dropout: compilers trace no generators, and CUDA graphs leave it out.
+@torch.library.custom_op("rnnc::drawn_inputs", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def _drawn(like: Tensor, seed: Tensor, rank: int, kind: str, numbers: Sequence[float]) -> Tensor:
+    """Draw numbers from a seed that all ranks share."""
+    generator = torch.Generator(like.device).manual_seed(int(seed) + rank)
+    found: Tensor = getattr(torch.empty_like(like), f"{kind}_")(*numbers, generator=generator)
+    return found
+
+
+@_drawn.register_fake
+def _(like: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(like)

@@ -1,0 +1,224 @@
+"""Inputs of a call that nobody passed, drawn by torch's own operations before the call is entered.
+
+What comes after sees tensors like those of a caller. So kernels, the reference, compilers,
+captured graphs and checkpoints treat them as they treat torch's dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.declare import Input
+from ...cellspec.errors import kind_of
+from ...cellspec.noise.draw import Draw, Kind
+from ...errors import TensorError
+
+# Fills an empty tensor from a distribution with the numbers of its arguments.
+Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
+
+
+class Undrawn(NamedTuple):
+    """Input that a call draws once it knows which part of it this rank has.
+
+    It takes the place of a tensor in the argument `inputs`.
+    """
+
+    draw: Draw
+    numbers: tuple[float, ...]
+    generator: Generator | None
+
+
+class Sizes(NamedTuple):
+    """Sizes of what a module's call draws besides rows and steps.
+
+    Attributes:
+        parts: layers times directions.
+        heads: of each direction of a layer.
+        dim: units per head.
+    """
+
+    parts: int
+    heads: int
+    dim: int
+
+
+def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
+    """Return the cell that a call runs: its mean where nothing is drawn, and no draw is passed.
+
+    Args:
+        cell: the caller's.
+        inputs: the argument of the call.
+        sample: whether it draws what is not passed.
+    """
+    if sample or not cell.drawn:
+        return cell
+    mean = cell.mean()
+    names = [given.name for given in mean.inputs]
+    others = isinstance(inputs, Mapping) and any(name not in names for name in inputs)
+    return cell if others else mean
+
+
+def passed(given: Input, inputs: Any) -> bool:
+    """Return True if the argument `inputs` has an input of the cell."""
+    return isinstance(inputs, Mapping) and given.name in inputs
+
+
+def with_draws(
+    cell: CellSpec,
+    inputs: Any,
+    like: Tensor,
+    shape: tuple[int, int, int, int, int],
+    sample: bool,
+    generator: Generator | None,
+    reset: Any = None,
+) -> Any:
+    """Return the argument `inputs` with those that the caller left out.
+
+    Args:
+        inputs: of the call, (parts, T, B, N, D) each where it is added.
+        like: a tensor of the call, for dtype and device.
+        shape: of what is added.
+        sample: whether they are drawn; else each is a single number, its mean.
+        reset: (T, B) of bool, where rows start anew; None for none.
+    """
+    missing = [given for given in cell.drawn if not passed(given, inputs)]
+    if not missing or not like.is_floating_point() or not _may_be_filled(cell, inputs):
+        return inputs
+    constants = {constant.name: constant.value for constant in cell.constants}
+    added, fill = dict(inputs or {}), partial(_fill, generator)
+    for given in missing:
+        assert given.draw is not None
+        if sample:
+            numbers = given.draw.numbers(constants)
+            added[given.name] = drawn(given.draw, numbers, like, shape, fill, reset)
+        else:
+            added[given.name] = like.new_full((1,) * 5, given.draw.mean(constants))
+    return added
+
+
+def _may_be_filled(cell: CellSpec, inputs: Any) -> bool:
+    """Return False where a check of the call refuses the argument `inputs` as it is."""
+    names = [given.name for given in cell.inputs]
+    return inputs is None or (isinstance(inputs, Mapping) and all(name in names for name in inputs))
+
+
+def _fill(
+    generator: Generator | None, kind: Kind, numbers: Sequence[float], empty: Tensor
+) -> Tensor:
+    """Fill a tensor by torch's operation of the name of the distribution."""
+    filled: Tensor = getattr(empty, f"{kind}_")(*numbers, generator=generator)
+    return filled
+
+
+def draws_of_module(
+    cell: CellSpec,
+    x: Tensor,
+    axes: str,
+    inputs: Any,
+    sizes: Sizes,
+    sample: bool,
+    generator: Generator | None,
+    reset: Any,
+) -> Any:
+    """Return the argument `inputs` of a module's call with those that the caller left out.
+
+    Args:
+        x: as the caller gives it.
+        axes: of x without the last one: "TB", "BT", "T", "B" or "".
+        reset: in the layout of x without its last axis; None for none.
+    """
+    rows = dict(zip(axes, x.shape, strict=False))
+    shape = sizes.parts, rows.get("T", 1), rows.get("B", 1), sizes.heads, sizes.dim
+    if isinstance(reset, Tensor):
+        reset = reset.t() if axes == "BT" and reset.ndim == 2 else reset
+        reset = reset.unsqueeze(1) if axes == "T" and reset.ndim == 1 else reset
+    found = with_draws(cell, inputs, x, shape, sample, generator, reset)
+    if found is inputs:
+        return inputs
+    own = {} if inputs is None else inputs
+    return {name: t if name in own else _as_given(t, axes) for name, t in found.items()}
+
+
+def _as_given(draws: Tensor, axes: str) -> Tensor:
+    """Return what was drawn with the axes of x: (parts, axes, N, D)."""
+    if axes == "BT":
+        return draws.transpose(1, 2)
+    with_rows = draws if "B" in axes else draws.squeeze(2)
+    return with_rows if "T" in axes else with_rows.squeeze(1)
+
+
+def drawn(
+    draw: Draw,
+    numbers: Sequence[float],
+    like: Tensor,
+    shape: tuple[int, int, int, int, int],
+    fill: Fill,
+    reset: Any = None,
+) -> Tensor:
+    """Draw an input of a cell.
+
+    What is drawn once per sequence has one step, or with resets one value from each of them to the
+    next, whichever direction the cell runs in: each step then reads the draw of the step where its
+    part of the row begins. So nothing waits for a GPU.
+
+    Args:
+        numbers: of the distribution's arguments.
+        fill: fills an empty tensor.
+
+    Other arguments and the result are as in `with_draws`.
+    """
+    parts, steps, batch, *plane = shape
+    once = draw.per == "sequence"
+    if not isinstance(reset, Tensor) or reset.shape != (steps, batch) or reset.dtype != torch.bool:
+        reset = None  # what is wrong with it, the checks of the call say
+    count = 1 if once and reset is None else steps
+    empty = like.detach().new_empty(parts, count, batch, *plane)
+    found = fill(draw.kind, numbers, empty)
+    if not once or reset is None or not steps:
+        return found
+    time = torch.arange(steps, device=like.device).unsqueeze(1)
+    begun = torch.where(reset, time, 0).cummax(0).values
+    return found.gather(1, begun.view(1, steps, batch, 1, 1).expand(found.shape))
+
+
+def check_drawing(sample: Any, generator: Any, device: torch.device) -> None:
+    """Check the arguments `sample` and `generator` of a call.
+
+    Raises:
+        TensorError: `sample` is no bool, or `generator` none of torch on the call's device.
+    """
+    if not isinstance(sample, bool):
+        raise TensorError("sample", repr(sample), "True or False", "sample=True")
+    if generator is None:
+        return
+    write = f"torch.Generator({str(device)!r})"
+    if torch.compiler.is_compiling():
+        wanted = "None under torch.compile: a graph holds no generator"
+        raise TensorError("generator", kind_of(generator), wanted, "inputs={…} with what is drawn")
+    if not isinstance(generator, Generator):
+        raise TensorError("generator", kind_of(generator), "a torch.Generator or None", write)
+    own = generator.device
+    if own.type != device.type or (None not in (own.index, device.index) and own != device):
+        raise TensorError("generator", f"one on {own}", f"one on {device}, as the tensors", write)
+
+
+def check_step(cell: CellSpec, inputs: Any) -> None:
+    """Refuse a step that would have to draw what is drawn once per sequence.
+
+    Raises:
+        TensorError: names the input.
+    """
+    for given in cell.drawn:
+        if given.draw is not None and given.draw.per == "sequence" and not passed(given, inputs):
+            raise TensorError(
+                "inputs",
+                f"no tensor for {given.name!r}, which is drawn once per sequence",
+                "the same tensor in each step of a sequence, since a step does not know its own",
+                f"inputs={{{given.name!r}: …}}, drawn ahead of the first step; or sample=False",
+            )
