@@ -72,6 +72,11 @@ def parts_of(
                 yield from _unwinding(statement, depth)
 
 
+def kept_values(statements: Iterable[AnyStatement]) -> int:
+    """The number of carried values that loops keep in arrays: on a GPU in local memory."""
+    return sum(part.size for part in parts_of(statements) if isinstance(part, Array))
+
+
 def _assignment(statement: Statement, outputs: Collection[str], depth: int) -> Assignment:
     target = statement.target.name
     temporary = "const bool" if statement.value.is_condition else "const real"

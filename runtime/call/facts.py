@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
 from ...codegen.layout import layout_of, states_read_before
+from ...codegen.parts import kept_values
 from ...codegen.spaces import numbers
 from ..store.memo import remembered
 
@@ -77,7 +78,7 @@ def facts_of(cell: CellSpec) -> Facts:
     def make() -> list[object]:
         derived = derive(cell)
         again = derive(cell, activations=False)
-        kept = max(each.backward.kept_values for each in (derived, again))
+        kept = max(kept_values(each.backward.statements) for each in (derived, again))
         reads = list(states_read_before(derived))
         return [list(derived.saved), list(again.saved), reads, kept]
 

@@ -9,6 +9,7 @@ import rnnc
 from rnnc import Gate, State, clip_gradient, sigmoid, tanh
 from rnnc.cellspec.expression.graph import everywhere
 from rnnc.codegen.derive import derive
+from rnnc.codegen.parts import kept_values
 from rnnc.codegen.program import Loop, Unwinding
 from rnnc.codegen.shape import Dtype
 from rnnc.codegen.source_terms import source_terms
@@ -62,10 +63,13 @@ def test_passes_that_are_kept(passes, every, loop_cells):
 @pytest.mark.parametrize("name", ["neuron", "nested", "chained"])
 def test_kept_values_are_as_many_as_the_arrays_hold(name, passes, loop_cells):
     cell = loop_cells.CELLS[name](rnnc.repeat, passes)
-    sizes = re.findall(r"real (?:kept|again)_\w+\[(\d+)\];", cell.cpp().code)
-    assert len(sizes) > 1
-    assert derive(cell).backward.kept_values == sum(map(int, sizes))
-    assert derive(cell).forward.kept_values == 0
+    units = {unit.plan.direction: unit.code for unit in cell.cuda(head_dim=64).units}
+    array = re.compile(r"real (?:kept|again)_\w+\[(\d+)\];")
+    sizes = {direction: list(map(int, array.findall(code))) for direction, code in units.items()}
+    assert len(sizes["backward"]) > 1
+    for direction, found in sizes.items():
+        assert kept_values(derive(cell).program(direction).statements) == sum(found)
+    assert not sizes["forward"]
 
 
 def test_operations_count_every_pass(loop_cells):
