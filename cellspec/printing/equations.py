@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
 from ..expression.node import Node, ordered, symbol
-from ..expression.sharing import LONGEST_LINE, LOOPS, Loop, Naming, naming
+from ..expression.sharing import LONGEST_LINE, LOOPS, Loop, Named, Naming, naming
 from ..expression.text import to_text
 from .latex import Letters, draw_row, latex_rows
+from .order import in_order
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
@@ -31,22 +32,24 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         lines.append(f"{gate.name} = {' + '.join(terms)}")
     lines += [f"{i.name} ~ {i.draw}" for i in cell.drawn]
     names, written = _named_rows(cell, "'")
-    new = zip(names, _values(written), strict=True)
-    return (*lines, *_statements(written), *(f"{name}' = {value}" for name, value in new))
+    new = [f"{name}' = {value}" for name, value in zip(names, _values(written), strict=True)]
+    for item in in_order(written, _news(cell, "'").values()):
+        lines += [new[item]] if isinstance(item, int) else _statement_lines(item, written)
+    return tuple(lines)
 
 
-def _statements(written: Naming) -> Iterator[str]:
-    """One line per shared value; a loop has a line that starts it and the lines of a pass."""
-    named = written.named()
-    for statement in written.statements:
-        if isinstance(statement, Loop):
-            pairs = zip(statement.names, statement.starts, strict=True)
-            starts = (f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs)
-            yield f"repeat {statement.passes} times, from {', '.join(starts)}:"
-            yield from (f"  {line}" for line in _statements(statement.body))
-            yield f"  {', '.join(statement.names)} = {', '.join(_values(statement.body))}"
-        else:
-            yield f"{statement.name} = {to_text(statement.node, named)}"
+def _statement_lines(statement: Named | Loop, scope: Naming) -> Iterator[str]:
+    """The line of a shared value; of a loop, a line that starts it and those of a pass."""
+    named = scope.named()
+    if isinstance(statement, Named):
+        yield f"{statement.name} = {to_text(statement.node, named)}"
+        return
+    pairs, body = zip(statement.names, statement.starts, strict=True), statement.body
+    starts = (f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs)
+    yield f"repeat {statement.passes} times, from {', '.join(starts)}:"
+    for inner in body.statements:
+        yield from (f"  {line}" for line in _statement_lines(inner, body))
+    yield f"  {', '.join(statement.names)} = {', '.join(_values(body))}"
 
 
 def _values(written: Naming) -> list[str]:
@@ -65,32 +68,37 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
     _, rows = _named_rows(cell, "'")
-    given = ((symbol(each.name),) for each in (*cell.gates, *cell.drawn))
-    last = (_below([root], rows, written.get) for root in rows.roots)
-    return (*given, *_statement_terms(rows, written.get), *last)
+    lines = [(symbol(each.name),) for each in (*cell.gates, *cell.drawn)]
+    for item in in_order(rows, news.values()):
+        if isinstance(item, int):
+            lines.append(_below([rows.roots[item]], rows, written.get))
+        else:
+            lines += _statement_terms(item, rows, written.get)
+    return tuple(lines)
 
 
 def _statement_terms(
-    scope: Naming, term: Callable[[Node], Node | None]
+    statement: Named | Loop, scope: Naming, term: Callable[[Node], Node | None]
 ) -> Iterator[tuple[Node, ...]]:
-    """For each line of the statements, the terms that it writes.
+    """For each line of a statement, the terms that it writes.
 
     Args:
+        statement: of the scope.
         scope: how the lines are written.
         term: the term that a node of the scope writes, if any.
     """
-    for statement in scope.statements:
-        if not isinstance(statement, Loop):
-            yield _below([statement.node], scope, term)
-            continue
-        yield _below(statement.starts, scope, term)
-        body = statement.body
+    if isinstance(statement, Named):
+        yield _below([statement.node], scope, term)
+        return
+    yield _below(statement.starts, scope, term)
+    body = statement.body
 
-        def inner(node: Node, body: Naming = body) -> Node | None:
-            return body.symbols.get(node) if node.is_symbol else node
+    def inner(node: Node) -> Node | None:
+        return body.symbols.get(node) if node.is_symbol else node
 
-        yield from _statement_terms(body, inner)
-        yield _below(body.roots, body, inner)
+    for each in body.statements:
+        yield from _statement_terms(each, body, inner)
+    yield _below(body.roots, body, inner)
 
 
 def _below(
@@ -125,7 +133,8 @@ def latex_block(cell: CellSpec) -> str:
         rows.append(f"{name}_t &= {' + '.join(terms)}")
     rows += [draw_row(given.name, given.draw, letters) for given in cell.drawn if given.draw]
     names, written = _named_rows(cell, "_next")
-    rows += latex_rows([f"{letters.letter(name)}_t" for name in names], written, letters)
+    left = [f"{letters.letter(name)}_t" for name in names]
+    rows += latex_rows(left, written, letters, in_order(written, _news(cell, "_next").values()))
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expression.node import Node, ordered
-from ..expression.sharing import Loop, Naming
+from ..expression.sharing import Loop, Named, Naming
 from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..functions import TABLE
 from ..noise.draw import Draw, argument_text
@@ -36,16 +36,23 @@ class Letters:
         return f"{self.letter(name)}{time}"
 
 
-def latex_rows(left: Iterable[str], written: Naming, letters: Letters) -> tuple[str, ...]:
+def latex_rows(
+    left: Sequence[str], written: Naming, letters: Letters, order: Iterable[Named | Loop | int]
+) -> Iterator[str]:
     """The rows of an `aligned` block: shared values, loops with the rows of a pass, results.
 
     Args:
         left: what the roots are assigned to.
         written: the values.
         letters: of names.
+        order: statements of `written`, and places of its roots.
     """
-    results = zip(left, _root_texts(written, letters), strict=True)
-    return (*_statement_rows(written, letters), *(f"{name} &= {value}" for name, value in results))
+    roots = _root_texts(written, letters)
+    for item in order:
+        if isinstance(item, int):
+            yield f"{left[item]} &= {roots[item]}"
+        else:
+            yield from _statement_rows(item, written, letters)
 
 
 def draw_row(name: str, draw: Draw, letters: Letters) -> str:
@@ -61,20 +68,19 @@ def draw_row(name: str, draw: Draw, letters: Letters) -> str:
     return rf"{letters.timed(name)} &\sim {draw.distribution.latex(*given)}{once}"
 
 
-def _statement_rows(written: Naming, letters: Letters) -> Iterator[str]:
-    named = _latex_names(written, letters)
-    for statement in written.statements:
-        if isinstance(statement, Loop):
-            names = ", ".join(_shared(name, letters) for name in statement.names)
-            body = statement.body
-            starts = (named.get(start) or latex(start, letters, {}) for start in statement.starts)
-            yield f"{names} &= {', '.join(starts)}"
-            yield rf"&\text{{{statement.passes} times:}}"
-            rows = _statement_rows(body, letters)
-            new = f"{names} &\\leftarrow {', '.join(_root_texts(body, letters))}"
-            yield from (row.replace("&", r"&\quad ", 1) for row in (*rows, new))
-        else:
-            yield f"{_shared(statement.name, letters)} &= {latex(statement.node, letters, named)}"
+def _statement_rows(statement: Named | Loop, scope: Naming, letters: Letters) -> Iterator[str]:
+    named = _latex_names(scope, letters)
+    if isinstance(statement, Named):
+        yield f"{_shared(statement.name, letters)} &= {latex(statement.node, letters, named)}"
+        return
+    names = ", ".join(_shared(name, letters) for name in statement.names)
+    starts = (named.get(start) or latex(start, letters, {}) for start in statement.starts)
+    yield f"{names} &= {', '.join(starts)}"
+    yield rf"&\text{{{statement.passes} times:}}"
+    body = statement.body
+    rows = (row for inner in body.statements for row in _statement_rows(inner, body, letters))
+    new = f"{names} &\\leftarrow {', '.join(_root_texts(body, letters))}"
+    yield from (row.replace("&", r"&\quad ", 1) for row in (*rows, new))
 
 
 def _root_texts(written: Naming, letters: Letters) -> list[str]:
