@@ -31,6 +31,7 @@ from .names import is_usable
 from .noise.mean import with_means
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
+from .recurrence.classify import Recurrence, classify
 
 # `repr` may shorten an update here, because a cell writes all of its updates together.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
@@ -142,6 +143,17 @@ class CellSpec(BaseModel):
         """The cell as JSON without docstring and variables: all that results depend on."""
         fields = self.model_dump(mode="json", exclude={"doc"}, context=_WITHOUT_NAMES)
         return json.dumps(fields, sort_keys=True)
+
+    @cached_property
+    def recurrence(self) -> Recurrence:
+        """What kind of recurrence the cell is, and why.
+
+        Example:
+            >>> import rnnc
+            >>> rnnc.cells.hgrn.recurrence.kind, rnnc.cells.indrnn.recurrence.kind
+            ('affine', 'diagonal')
+        """
+        return classify(self)
 
     @cached_property
     def variable_names(self) -> dict[Node, str]:

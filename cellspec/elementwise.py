@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import refuse
+from .arguments import Signature
 from .errors import CellError
 from .expression.node import Node, call, call_of_its_own, node_of
 from .tracing.refusing import shown
@@ -94,41 +96,21 @@ class ElementwiseFunction:
             CellError: a missing argument, one too many or given twice, no argument of that name, no
                 traced argument, or a foreign one.
         """
-        filled = self._filled(operands, named)
+        filled = self._takes.filled(operands, named)
         if not any(isinstance(x, Tracer | Condition) for x in filled):
             given = [*map(shown, operands), *(f"{n}={shown(x)}" for n, x in named.items())]
-            raise CellError(
-                f"{self.name}({', '.join(given)})",
-                "a gate, state, param or constant of the cell among the arguments",
-                "the value itself, as a number",
-            )
+            raise refuse.numbers_alone(self.name, given)
         nodes = map(self._argument, self.arguments, filled)
         return Tracer((self.written or self.node)(*nodes), shared_owner(*filled))
-
-    def _filled(self, operands: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """Return all arguments in their order."""
-        for name in named:
-            if name not in self.arguments[len(operands) :]:
-                twice = name in self.arguments
-                found = f"{name} given twice" if twice else f"no argument {name!r} of {self.name}"
-                raise CellError(found, ", ".join(self.arguments), self.signature)
-        first = len(self.arguments) - len(self.defaults)
-        given = dict(zip(self.arguments[first:], self.defaults, strict=True))
-        given |= {**dict(zip(self.arguments, operands, strict=False)), **named}
-        if len(operands) > len(self.arguments) or len(given) < len(self.arguments):
-            raise CellError(
-                f"{self.name} with {len(operands) + len(named)} argument(s)",
-                f"{len(self.arguments)}: {', '.join(self.arguments)}",
-                self.signature,
-            )
-        return [given[name] for name in self.arguments]
 
     @property
     def signature(self) -> str:
         """The function's name and arguments, with their defaults."""
-        first = len(self.arguments) - len(self.defaults)
-        named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
-        return f"{self.name}({', '.join([*self.arguments[:first], *named])})"
+        return self._takes.text
+
+    @property
+    def _takes(self) -> Signature:
+        return Signature(self.name, self.arguments, self.defaults)
 
     def _argument(self, name: str, operand: object) -> Node:
         if name == "condition":

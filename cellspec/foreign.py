@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import re
 
@@ -17,6 +18,7 @@ _SAME = {
     "expit": "sigmoid",
     "fabs": "abs",
     "fix": "trunc",
+    "float_power": "pow",
     "int": "trunc",
     "mod": "remainder",
     "power": "pow",
@@ -25,12 +27,41 @@ _SAME = {
 }
 #: Functions that are no row of the table, as expressions of its rows.
 _EXPRESSIONS = {
+    "acos": "atan2(sqrt(1 - x * x), x)",
+    "acosh": "log(x + sqrt(x * x - 1))",
+    "add": "a + b",
+    "arccos": "atan2(sqrt(1 - x * x), x)",
+    "arccosh": "log(x + sqrt(x * x - 1))",
+    "arcsin": "atan2(x, sqrt(1 - x * x))",
+    "arctanh": "log1p(2 * x / (1 - x)) / 2",
+    "asin": "atan2(x, sqrt(1 - x * x))",
+    "atanh": "log1p(2 * x / (1 - x)) / 2",
+    "cbrt": "sign(x) * abs(x) ** (1 / 3)",
+    "copysign": "where(b < 0, -abs(a), abs(a))",
+    "div": "a / b",
+    "divide": "a / b",
     "divmod": "floor(x / y) and x % y",
     "floor_divide": "floor(x / y)",
+    "erfc": "1 - erf(x)",
+    "float": "x itself, which is a number",
     "hypot": "sqrt(x * x + y * y)",
     "isnan": "where(x != x, a, b), with a where x is NaN",
     "log10": "log(x) / 2.302585092994046",
     "logaddexp": "maximum(a, b) + log1p(exp(-abs(a - b)))",
+    "logical_and": "(a > 0) & (b > 0)",
+    "logical_not": "~(a > 0)",
+    "logical_or": "(a > 0) | (b > 0)",
+    "mul": "a * b",
+    "multiply": "a * b",
+    "neg": "-x",
+    "sub": "a - b",
+    "subtract": "a - b",
+    "true_divide": "a / b",
+}
+#: What the functions of other libraries do that ours do by an expression.
+_ALSO = {
+    "clip": "; for one bound maximum(x, low) or minimum(x, high)",
+    "round": "; for two digits round(100 * x) / 100",
 }
 
 
@@ -43,6 +74,7 @@ def in_our_words(library: str, name: str) -> str:
     """
     from .functions import TABLE  # its functions raise errors of `refuse`
 
+    name = name.removeprefix("special_")  # as torch calls the functions of torch.special
     ours = _ours(name)
     if (library, name) == ("math", "remainder"):
         return "x - y * round(x / y)"
@@ -52,9 +84,9 @@ def in_our_words(library: str, name: str) -> str:
         return f"an expression of rnnc's functions: there is no {name} among them"
     if ours == "pow":
         return "a ** b"
-    signature = TABLE[ours].signature
+    call = TABLE[ours].signature + _ALSO.get(ours, "")
     # Python's own function of this name takes a traced value.
-    return signature if hasattr(builtins, ours) else f"from rnnc import {ours}, and {signature}"
+    return call if hasattr(builtins, ours) else f"from rnnc import {ours}, and {call}"
 
 
 def of_call(text: str) -> str:
@@ -63,9 +95,27 @@ def of_call(text: str) -> str:
     Args:
         text: of a call that wants a Python number, such as `math.tanh(g)`.
     """
-    called = re.match(r"(?:\w+\.)?(\w+)\(", text)
-    known = called and (called[1] in _EXPRESSIONS or _ours(called[1]))
-    return in_our_words("math", called[1]) if called and known else ""
+    called = re.match(r"(math\.)?(?:\w+\.)?(\w+)\(", text)
+    if called is None:
+        return ""
+    if called[2] == "log" and len(arguments_of(text)) == 2:
+        base = arguments_of(text)[1]
+        return f"from rnnc import log, and log(x) / {'math.' * base.isdecimal()}log({base})"
+    known = called[1] or called[2] in _EXPRESSIONS or _ours(called[2])
+    return in_our_words("math", called[2]) if known else ""
+
+
+def arguments_of(text: str) -> list[str]:
+    """The texts of the arguments of the call that a text is; empty if it is none.
+
+    Args:
+        text: of what a line of Python evaluates.
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return []
+    return [ast.unparse(argument) for argument in call.args] if isinstance(call, ast.Call) else []
 
 
 def _ours(name: str) -> str:

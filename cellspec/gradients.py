@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import refuse
+from .arguments import checked
 from .functions import stop_gradient, with_gradient
-from .tracing.tracer import Arithmetic, Tracer
+from .tracing.refusing import shown
+from .tracing.tracer import Arithmetic, Tracer, expression
 
 
+@checked
 def replace_gradient(
     value: Arithmetic | float, x: Arithmetic | float, slope: Arithmetic | float
 ) -> Any:
@@ -22,7 +26,8 @@ def replace_gradient(
         slope: the derivative by `x` that the gradient has.
 
     Raises:
-        CellError: all arguments are plain numbers, or one is not of the cell.
+        CellError: a missing argument, one too many or given twice, no argument of that name; all
+            arguments are plain numbers, or one is not of the cell.
 
     Example:
         >>> import rnnc
@@ -36,5 +41,10 @@ def replace_gradient(
         >>> spiking.backward_equations()[1]
         'd_g = d_s_next*stop_gradient(4*near*(1 - near))'
     """
+    given = (value, x, slope)
+    for operand in given:
+        expression(operand)
+    if not any(isinstance(operand, Tracer) for operand in given):
+        raise refuse.numbers_alone("replace_gradient", [*map(shown, given)])
     held = stop_gradient(slope) if isinstance(slope, Tracer) else slope
     return with_gradient(value, of=held * x)

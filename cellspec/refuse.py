@@ -5,8 +5,11 @@ Operands are passed as messages show them. Each `write` part that starts with co
 
 from __future__ import annotations
 
+import re
+
+from .arguments import CHECKED
 from .errors import CellError
-from .foreign import in_our_words, of_call
+from .foreign import arguments_of, in_our_words, of_call
 
 #: The page on what a cell cannot say, with the nearest way.
 LIMITS = "docs/limits.md"
@@ -33,16 +36,21 @@ def python_number(value: str, text: str) -> CellError:
 
 def called(value: str, name: str, given: list[str]) -> CellError:
     """A symbol called like a function; its name, if it is an argument of the cell."""
-    from .functions import TABLE  # its functions raise errors of this module
+    # Their functions raise errors of this module.
+    from .functions import TABLE
+    from .gradients import replace_gradient
+    from .tracing.repeat import repeat
 
+    hidden = {name: row.signature for name, row in TABLE.items()}
+    hidden |= {made.__name__: CHECKED[made.__name__].text for made in (repeat, replace_gradient)}
     found = f"a call of {value}, with {', '.join(given) or 'no argument'}"
-    if name in TABLE:
+    if name in hidden:
         return CellError(
             f"{found}: here `{name}` is an argument of the cell",
-            f"the function {TABLE[name].signature} by a name that no argument hides",
+            f"the function {hidden[name]} by a name that no argument hides",
             f"rnnc.{name}(…), or another name for the argument `{name}`",
         )
-    product = f"{value} * ({given[0]})".replace("`", "") if len(given) == 1 else "a * b"
+    product = f"{_part(value)} * {_part(given[0])}" if len(given) == 1 else "a * b"
     return CellError(
         found,
         "a function of rnnc's table or of Python: a value is not a function",
@@ -50,8 +58,40 @@ def called(value: str, name: str, given: list[str]) -> CellError:
     )
 
 
-def digits(value: str, count: int) -> CellError:
-    """A symbol rounded to digits after the point, or before it."""
+def called_condition(value: str, given: list[str]) -> CellError:
+    """A condition called like a function."""
+    inner, chosen, *_ = (part.strip("`") for part in (value, *given, "1"))
+    other = given[1].strip("`") if len(given) > 1 else "0"
+    return CellError(
+        f"a call of the condition {value}, with {', '.join(given) or 'no argument'}",
+        "a function of rnnc's table or of Python: a condition chooses between two values",
+        f"where({inner}, {chosen}, {other})",
+    )
+
+
+def _part(value: str) -> str:
+    """A value as a part of an expression: in brackets, if it is more than a name or a number."""
+    text = "x" if value.startswith("a value of ") else value.strip("`")
+    return text if re.fullmatch(r"[\w.]+", text) else f"({text})"
+
+
+def numbers_alone(function: str, given: list[str]) -> CellError:
+    """A call of a function of the language with nothing of the cell."""
+    return CellError(
+        f"{function}({', '.join(given)})",
+        "a gate, state, param or constant of the cell among the arguments",
+        "the value itself, as a number",
+    )
+
+
+def digits(value: str, count: object) -> CellError:
+    """A symbol rounded to digits after the point, or before it; their count as messages show it."""
+    if not isinstance(count, int):
+        return CellError(
+            f"round({value}, {count})",
+            "round(x), or a whole number of digits",
+            "round(100 * x) / 100, which rounds to two digits after the point",
+        )
     factor = 10 ** abs(count)
     return CellError(
         f"round({value}, {count})",
@@ -60,13 +100,20 @@ def digits(value: str, count: int) -> CellError:
     )
 
 
-def power_and_remainder() -> CellError:
+def power_and_remainder(base: str, exponent: str, modulus: str) -> CellError:
     """A power with a third argument."""
-    return CellError("pow with three arguments", "a base and an exponent", "x**y % z")
+    return CellError(
+        f"pow({base}, {exponent}, {modulus})",
+        "a base and an exponent: a remainder of the power is an operator of its own",
+        f"{_part(base)}**{_part(exponent)} % {_part(modulus)}",
+    )
 
 
-def exception(error: Exception) -> CellError:
-    """An exception of Python about a traced value."""
+def exception(error: Exception, text: str) -> CellError:
+    """An exception of Python about a traced value, in what a text of the author's writes."""
+    if re.search(r"pow\(\): '\w+', '\w+', '\w+'", str(error)):
+        # Python up to 3.13 asks the first operand alone, which may be a number.
+        return power_and_remainder(*(arguments_of(text) or ("x", "y", "z")))
     return CellError(
         f"{type(error).__name__}: {error}",
         "arithmetic, comparisons and functions of rnnc's table on traced values",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ..cellspec.elementwise import ElementwiseFunction
 from ..cellspec.expression.graph import calls
@@ -39,12 +40,16 @@ def spelled(name: str) -> str:
     return name if _SHORT.fullmatch(name) else f"{name}_"
 
 
-def cpp(value: Node) -> str:
-    """Write an expression in C++: numbers as `real`, powers as products, names by `spelled`.
+def cpp(value: Node, name: Callable[[str], str] = spelled) -> str:
+    """Write an expression in C++: numbers as `real`, powers as products.
 
     It keeps the author's order and grouping, and so does the C++ compiler.
+
+    Args:
+        value: the expression.
+        name: gives the C++ text of a symbol's name.
     """
-    return spell(value, _CPP)
+    return spell(value, _CPP if name is spelled else replace(_CPP, name=name))
 
 
 def literal(value: float) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..cellspec.declare import Constant
 from ..cellspec.expression.node import Node
-from .emit import cpp, literal, spelled
+from .emit import literal, spelled
+from .emit_lanes import lane_lines
 from .emit_statements import Line, statement_lines
 from .origins import joined
 from .program import Program, symbols_of, values_of
@@ -36,6 +37,7 @@ def emit_lines(
     arguments: Iterable[str],
     constants: Iterable[Constant],
     passed: Sequence[str] = (),
+    in_blocks: bool = False,
 ) -> tuple[Line, ...]:
     """An inline C++ function of a program, with values as inputs and references as outputs.
 
@@ -47,17 +49,20 @@ def emit_lines(
         constants: the cell's numbers; those in use are declared in the function.
         passed: functions of the table that the caller passes last, as objects of any type. Each
             type has the function's name after a `_`, with which no name of a cell begins.
+        in_blocks: whether inputs and outputs are values of each unit of a block.
 
     Returns:
         The lines, which are identical in every process. A line names the terms of its statement,
         or those whose names it has.
     """
-    outputs = {o.name for o in program.outputs}
-    parameters = [f"real {spelled(a)}" for a in arguments]
-    parameters += [f"real& {cpp(o)}" for o in program.outputs]
+    inputs, outputs = list(arguments), [o.name for o in program.outputs]
+    given, result = ("const Lanes&", "Lanes&") if in_blocks else ("real", "real&")
+    kind = "RNNC_BLOCK" if in_blocks else "RNNC_INLINE"
+    parameters = [f"{given} {spelled(name)}" for name in inputs]
+    parameters += [f"{result} {spelled(name)}" for name in outputs]
     parameters += [f"_{f}& {f}" for f in passed]
     # No-break spaces keep a type and its name on one line.
-    head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
+    head = f"{kind} void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
     wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
     types = ", ".join(f"typename _{f}" for f in passed)
     lines = [f"template <{types}>"] if passed else []
@@ -66,10 +71,14 @@ def emit_lines(
     for constant in constants:
         if constant.name in used:
             text = literal(constant.value)
-            kind = "constexpr" if text.startswith("real(") else "const"
-            lines.append(f"  {kind} real {spelled(constant.name)} = {text};")
+            fixed = "constexpr" if text.startswith("real(") else "const"
+            lines.append(f"  {fixed} real {spelled(constant.name)} = {text};")
     head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
-    return (*head_lines, *statement_lines(program.statements, outputs), Line("}"))
+    if in_blocks:
+        body = lane_lines(program.statements, {*inputs, *outputs})
+    else:
+        body = statement_lines(program.statements, set(outputs))
+    return (*head_lines, *body, Line("}"))
 
 
 def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple[Node, ...]:

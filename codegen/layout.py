@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec, Pair
 from ..cellspec.expression.node import ordered
@@ -25,20 +27,19 @@ from .spaces import (
 )
 
 
-@dataclass(frozen=True)
-class Shares:
-    """The part of d_R that one matrix product over all steps computes.
-
-    The product multiplies the gradients of some gates with a state.
+class Product(NamedTuple):
+    """A part of d_R: a product over all steps of the gradients of some gates and a state.
 
     Attributes:
-        source: the state.
-        pairs: the dense pairs whose gradients it computes, with their places among those gates.
-        whole: whether these are all pairs of the cell and all of those gates, in one order.
+        of_input: whether they are the gates with an input; else the others.
+        state: the number of the state.
+        pairs: the number of each matrix in R that gets a part of it, and that gate's column.
+        whole: whether the product is all of d_R, in the order of R.
     """
 
-    source: StateIndex
-    pairs: tuple[tuple[DenseIndex, InputIndex | RestIndex], ...]
+    of_input: bool
+    state: int
+    pairs: tuple[tuple[int, int], ...]
     whole: bool
 
 
@@ -98,28 +99,24 @@ class Layout:
         return self.pair_matrices.values[first : first + self.source_pairs[source]]
 
     @cached_property
-    def input_shares(self) -> tuple[Shares, ...]:
-        """Products over all steps with the gradients of gates with an input, (…, Gx)."""
-        return self._shares(self.input_gates)
+    def products(self) -> tuple[Product, ...]:
+        """The products over all steps that give d_R."""
+        with_input = self._products(True, self.input_gates)
+        return (*with_input, *self._products(False, self.rest_gates))
 
-    @cached_property
-    def rest_shares(self) -> tuple[Shares, ...]:
-        """Products over all steps with the gradients of the other gates, (…, G - Gx)."""
-        return self._shares(self.rest_gates)
-
-    def _shares(self, gates: Space[InputIndex] | Space[RestIndex]) -> tuple[Shares, ...]:
-        found = []
+    def _products(
+        self, of_input: bool, gates: Space[InputIndex] | Space[RestIndex]
+    ) -> Iterator[Product]:
         named = {matrix: self.gates[gate] for matrix, gate in self.dense_gates.items()}
         for source in self.sources:
             pairs = tuple(
-                (matrix, gates.at(named[matrix]))
+                (matrix.number, gates.at(named[matrix]).number)
                 for matrix, state in self.dense_sources.items()
                 if state == source and named[matrix] in gates
             )
             whole = tuple(named.values()) == gates.names and len(pairs) == len(named)
             if pairs:
-                found.append(Shares(source, pairs, whole))
-        return tuple(found)
+                yield Product(of_input, source.number, pairs, whole)
 
 
 @lru_cache(maxsize=512)

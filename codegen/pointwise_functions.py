@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .cpu.plan import CpuPlan
+from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
 from .emit_function import emit_lines
 from .emit_statements import Line
 from .layout import layout_of
+from .program import Statement
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,23 @@ class PointwiseFunction:
         return self.text
 
 
+def runs_in_blocks(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> bool:
+    """Whether the functions compute a block of units at a time, as those with loops on a CPU do."""
+    statements = (*pointwise.forward.statements, *pointwise.backward.statements)
+    return plan.lanes is not None and not all(isinstance(s, Statement) for s in statements)
+
+
 def pointwise_functions(
-    pointwise: Pointwise, passed: Sequence[str] = ()
+    pointwise: Pointwise, plan: CpuPlan | KernelPlan
 ) -> dict[str, PointwiseFunction]:
     """The functions of a cell: `"forward"` and `"backward"`.
 
     Args:
         pointwise: the derived programs of the cell.
-        passed: functions of the table that are arguments of the forward, after its results.
+        plan: what is written. Functions of the table that it passes are arguments of the forward,
+            after its results.
     """
+    in_blocks = runs_in_blocks(pointwise, plan)
     layout, constants = layout_of(pointwise.cell), pointwise.cell.constants
     states, params = layout.states.names, layout.params.names
     after = tuple(f"{s}_next" for s in states)
@@ -91,7 +102,8 @@ def pointwise_functions(
                 program,
                 parameters,
                 constants,
-                passed if direction == "forward" else (),
+                sorted(plan.passed) if direction == "forward" else (),
+                in_blocks,
             ),
             parameters,
             tuple(str(o) for o in program.outputs),

@@ -110,6 +110,11 @@ class Program:
         """The number of arithmetic operations and function calls per unit."""
         return _operations(self.statements)
 
+    @cached_property
+    def kept_values(self) -> int:
+        """How many carried values its loops keep in arrays at most, in local memory on a GPU."""
+        return _kept(self.statements)
+
     def reach(self) -> dict[str, set[str]]:
         """The names of the inputs that each output depends on."""
         found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
@@ -182,6 +187,21 @@ def _operations(statements: Iterable[AnyStatement]) -> int:
         if isinstance(statement, Unwinding) and statement.loop.every > 1:
             inside += _operations(statement.loop.statements)
         total += statement.passes * inside + sum(map(count_operations, statement.starts))
+    return total
+
+
+def _kept(statements: Iterable[AnyStatement]) -> int:
+    total = 0
+    for statement in statements:
+        if isinstance(statement, Statement):
+            continue
+        total += _kept(statement.statements)
+        if isinstance(statement, Loop) and statement.keeps:
+            total += math.ceil(statement.passes / statement.every) * len(statement.targets)
+        elif isinstance(statement, Unwinding) and statement.loop.every > 1:
+            # The passes of a group run again, with arrays of their own.
+            total += statement.loop.every * len(statement.loop.targets)
+            total += _kept(statement.loop.statements)
     return total
 
 

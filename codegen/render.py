@@ -16,7 +16,7 @@ from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
 from .emit import emit_used_functions, needs_more_functions, spelled
 from .layout import layout_of, states_read_before
-from .pointwise_functions import pointwise_functions
+from .pointwise_functions import pointwise_functions, runs_in_blocks
 from .spaces import numbers
 
 
@@ -65,6 +65,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     cell = pointwise.cell
     layout = layout_of(cell)
     more_functions = needs_more_functions((pointwise.forward, pointwise.backward))
+    in_blocks = runs_in_blocks(pointwise, plan)
     code = (
         _environment()
         .get_template(plan.template)
@@ -83,12 +84,17 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
                 map(pointwise.program, plan.directions), provided=plan.provided
             ),
             more_functions=more_functions,
-            **pointwise_functions(pointwise, sorted(plan.passed)),
+            in_blocks=in_blocks,
+            **pointwise_functions(pointwise, plan),
         )
     )
     headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())
-    if more_functions:  # by themselves, so that sources without them stay as they were
+    # By themselves, so that sources without them stay as they were.
+    if more_functions:
         headers += _headers(plan.more_functions)
+    if in_blocks:
+        assert plan.lanes is not None
+        headers += _headers(plan.lanes)
     return Source(cell.name, code, headers, plan)
 
 

@@ -51,8 +51,7 @@ def source_terms(pointwise: Pointwise, source: Source) -> tuple[Terms, ...]:
         if shown is None and helper:
             shown = _only_caller(pointwise, helper[1])
         found.append(named_terms(line, names) if shown is None else shown)
-    passed = sorted(source.plan.passed)
-    for function in pointwise_functions(pointwise, passed).values():
+    for function in pointwise_functions(pointwise, source.plan).values():
         texts = [line.text for line in function.lines]
         for first in range(len(lines) - len(texts) + 1):
             if lines[first : first + len(texts)] == texts:

@@ -39,6 +39,7 @@ class Inputs:
     states: tuple[Tensor, ...]
     R_diag: Tensor | None
     params: dict[str, Tensor]
+    inputs: dict[str, Tensor]
 
     def named(self) -> dict[str, Tensor]:
         """Every tensor by name, states and params one by one."""
@@ -50,7 +51,7 @@ class Inputs:
             elif isinstance(value, tuple):
                 flat |= {f"states[{i}]": s for i, s in enumerate(value)}
             elif isinstance(value, dict):
-                flat |= {f"params[{k}]": v for k, v in value.items()}
+                flat |= {f"{field.name}[{k}]": v for k, v in value.items()}
         return flat
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Inputs:
@@ -62,6 +63,7 @@ class Inputs:
             tuple(map(change, self.states)),
             None if self.R_diag is None else change(self.R_diag),
             {k: change(v) for k, v in self.params.items()},
+            {k: change(v) for k, v in self.inputs.items()},
         )
 
     def scan(self, cell: rnnc.Cell, backend: str) -> dict[str, Tensor]:
@@ -74,6 +76,7 @@ class Inputs:
             self.states,
             R_diag=self.R_diag,
             params=self.params,
+            inputs=self.inputs or None,
             backend=backend,
         )
         names = [s.name for s in cell.states]
@@ -100,10 +103,12 @@ def random_inputs(
 
     def states() -> Iterator[Tensor]:
         for spec in cell.states:
-            # A normaliser is positive by construction; any other state may have either sign.
-            value = draw(B, N, D).detach()
+            value = spec.init + draw(B, N, D).detach()
+            # A normaliser is positive by construction, and a part of channels is at most all.
             if cell.name == "slstm" and spec.name == "n":
                 value = value.abs() + 0.5
+            if cell.name == "hodgkin_huxley" and spec.name in "mhn":
+                value = value.sigmoid()
             yield value.requires_grad_(requires_grad)
 
     dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
@@ -114,6 +119,7 @@ def random_inputs(
         states=tuple(states()),
         R_diag=draw(diagonal, N, D) if diagonal else None,
         params={p.name: draw(N, D) for p in cell.params},
+        inputs={i.name: draw(B, T, N, D) for i in cell.inputs},
     )
 
 
@@ -162,6 +168,15 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
+def new_functions() -> Iterator[None]:
+    """Functions of the driver are found anew in a test, and after it."""
+    forget = _module("simulated_gpu").forget_functions
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
 def simulated_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The backend `"simulated"`; gives the names of the kernels that it launches."""
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
@@ -203,6 +218,12 @@ def two_directions() -> ModuleType:
 def loop_cells() -> ModuleType:
     """`loop_cells.py`, likewise."""
     return _module("loop_cells")
+
+
+@pytest.fixture(scope="session")
+def neuron_steps() -> ModuleType:
+    """`neuron_steps.py`, likewise."""
+    return _module("neuron_steps")
 
 
 @pytest.fixture(scope="session")

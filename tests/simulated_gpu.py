@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, launch, load, prepared, ready, target
+from rnnc.runtime.cuda import choose, load, prepared, ready, spills, target
 from rnnc.runtime.cuda.driver import driver as launching
-from rnnc.runtime.cuda.driver import library
+from rnnc.runtime.cuda.driver import library, streams
 from rnnc.runtime.cuda.driver import room as queues
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.products import inputs
@@ -34,10 +34,15 @@ CACHES = (
     ready.ready_for,
     choose.choose_plan,
     step_ready.step_ready,
-    library.keeping,
-    library.letting_go,
     queues._room,
 )
+
+
+def forget_functions() -> None:
+    """Forget the functions of the driver that were found."""
+    for found in (library.keeping, library.letting_go):
+        for name in library._TYPES:
+            vars(found).pop(name, None)
 
 
 class SimulatedCuda(CudaTarget):
@@ -144,9 +149,10 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     patch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False, raising=False)
     patch.setattr(torch.cuda, "current_device", lambda: None)
-    patch.setattr(launch._here, "device", None, raising=False)
+    patch.setattr(streams._here, "device", None, raising=False)
     patch.setattr(load, "resident_blocks", lambda *_: 10**6)
     patch.setattr(load, "_load_module", lambda *_: SimpleNamespace(function=function))
+    patch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     patch.setattr(load, "beside_captures", nullcontext)
     patch.setattr(
         constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)
@@ -154,9 +160,10 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     for room in (target, inputs, wavefront_backward):
         patch.setattr(room, "multiplier", lambda *_: TORCH)
     # Tests that replace kernels by other functions see each call.
-    patch.setattr(target, "is_here", lambda _: False)
+    patch.setattr(queues, "is_here", lambda _: False)
     for room in (choose, load):
         patch.setattr(room, "device_limits", lambda _: limits_of("H200"))
+    forget_functions()
     for cached in CACHES:
         cached.cache_clear()
     register_target("simulated", SimulatedCuda())
@@ -164,5 +171,6 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield launched
     finally:
         unregister_target("simulated")
+        forget_functions()
         for cached in CACHES:
             cached.cache_clear()

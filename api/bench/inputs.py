@@ -102,6 +102,12 @@ class Inputs:
         }
 
     @cached_property
+    def given(self) -> dict[str, Tensor]:
+        """A number per step and row for each `Input`, (T, B)."""
+        sizes = (self.row.steps, self.row.batch)
+        return {i.name: self.draw(*sizes, grad=False).abs_() for i in self.cell.inputs}
+
+    @cached_property
     def x(self) -> Tensor:
         """(T, B, N * D), the input of a module."""
         return self.draw(self.row.steps, self.row.batch, self.row.hidden, scale=1)
@@ -114,7 +120,7 @@ class Inputs:
 
     def draw_all(self) -> None:
         """Draw all remaining tensors, so that no clock measures it."""
-        _ = (self.leaves(), self.x, self.d_h)
+        _ = (self.leaves(), self.given, self.x, self.d_h)
 
     def leaves(self) -> list[Tensor]:
         """The inputs of a scan that get gradients."""

@@ -107,6 +107,7 @@ def _print_inspection(found: Inspection) -> None:
         f" states {' '.join(pointwise.reads) or 'none'}"
         + (f"; drawn {' '.join(i.name for i in drawn)}" if drawn else "")
     )
+    console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")
     console.print(
         f"  float32 at {found.points} extreme points:"

@@ -59,6 +59,11 @@ def _as_data(pointwise: Pointwise) -> dict[str, Any]:
         "constants": {constant.name: constant.value for constant in cell.constants},
         "dense": [[pair.gate, pair.source] for pair in cell.dense_pairs],
         "diagonal": [[pair.gate, pair.source] for pair in cell.diagonal_pairs],
+        "recurrence": {
+            "kind": cell.recurrence.kind,
+            "reason": cell.recurrence.reason,
+            "backward": cell.recurrence.adjoint,
+        },
         "operations": {
             "forward": pointwise.forward.operations,
             "backward": pointwise.backward.operations,
@@ -76,7 +81,7 @@ def _print_table(pointwises: Sequence[Pointwise]) -> None:
 
 def _cell_table(pointwises: Sequence[Pointwise], room: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "gates", "states", "params", "recurrent"):
+    for column in ("name", "gates", "states", "params", "recurrence"):
         table.add_column(column, no_wrap=column == "name")
     table.add_column("forward + backward", justify="right")
     if room >= _LEAST_PAPER:
@@ -95,9 +100,10 @@ def _cell_table(pointwises: Sequence[Pointwise], room: int) -> Table:
 
 
 def _recurrence(cell: CellSpec) -> str:
-    """`dense`, `diagonal` or `none`, with the sources where they are not the output."""
+    """The kind of recurrence, with the sources of its weights where they are not the output."""
     kinds = [("dense", cell.dense_pairs), ("diagonal", cell.diagonal_pairs)]
-    return ", ".join(kind + _sources(cell, pairs) for kind, pairs in kinds if pairs) or "none"
+    weights = ", ".join(kind + _sources(cell, pairs) for kind, pairs in kinds if pairs)
+    return cell.recurrence.kind if cell.recurrence.kind == "affine" else weights or "diagonal"
 
 
 def _sources(cell: CellSpec, pairs: Sequence[Pair]) -> str:

@@ -58,6 +58,7 @@ def print_plan(
     if any(plan.nanoseconds) and not is_fitted(limits):
         print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
     print_lines(f"\n* {plan}")
+    print_lines(f"\nrecurrence: {found.recurrence}")
     title = f"{found.name}, {shape}, on {limits.name}; taken: {plan.variant}"
     write_picture(picture, title, "ns per step, estimated", list(_marks(plan, plans)))
 

@@ -59,7 +59,7 @@ class Card:
         doc: its docstring, whose first line names the paper.
         signature: its function's first line.
         fingerprint: the digest of all that results depend on.
-        notes: constants, and values that states and params start from.
+        notes: constants, values that states and params start from, and the kind of recurrence.
         kept: the values that the forward saves for the backward besides the states.
         reads: the states that the backward reads.
         drawn: the inputs that the call draws for each step, and keeps for the backward.
@@ -153,6 +153,7 @@ def _notes(cell: CellSpec) -> list[str]:
             for p in cell.params
         ),
         *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
+        f"recurrence: {cell.recurrence}",
     ]
 
 

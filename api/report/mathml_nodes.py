@@ -14,7 +14,8 @@ from ..cellspec.functions import TABLE
 from ..cellspec.printing.words import needs_sign
 from .terms import Terms
 
-_RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
+# sympy's documents do not escape their texts.
+_RELATIONS = {"<": "&lt;", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
 _GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
 _BEFORE = "t−1"  # the index of a previous state
 _TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}

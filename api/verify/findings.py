@@ -13,6 +13,7 @@ from ..codegen.derive import Pointwise, derive
 from .differences import finite_differences
 from .extremes import Overflow, extremes
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
+from .recurrence import wrong_parts
 
 # Rounding in float64 over a few steps stays far below this; a wrong formula lies far above.
 TOLERANCE = 1e-9
@@ -48,6 +49,7 @@ class Inspection:
         outputs: each state over time.
         gradients: the gradient of each input, weight, param and initial state.
         finite_differences: how finite differences disagree with the gradient; empty if they agree.
+        wrong_parts: the parts of the recurrence that random points contradict.
         points: the number of combinations of extreme pre-activations.
         overflows: the mildest case of each value that overflows in float32 alone.
         undefined: values that overflow in float64 too at some of these points.
@@ -58,6 +60,7 @@ class Inspection:
     outputs: tuple[Comparison, ...]
     gradients: tuple[Comparison, ...]
     finite_differences: str
+    wrong_parts: tuple[str, ...]
     points: int
     overflows: tuple[Overflow, ...]
     undefined: tuple[str, ...]
@@ -74,6 +77,7 @@ class Inspection:
                     lines.append(f"the {what} {row.name} differs from autograd by {row.error:.1e}")
         if self.finite_differences:
             lines.append(f"finite differences disagree: {self.finite_differences}")
+        lines += [f"the recurrence is not what it was taken for: {p}" for p in self.wrong_parts]
         return (*lines, *map(str, self.overflows))
 
 
@@ -99,6 +103,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
         torch.manual_seed(seed)
         outputs, gradients = _compare(cell)
         disagreement = finite_differences(cell)
+        wrong = wrong_parts(cell)
         points, overflows, undefined = extremes(cell)
     return Inspection(
         derive(cell),
@@ -106,6 +111,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
         outputs,
         gradients,
         disagreement,
+        wrong,
         points,
         overflows,
         undefined,

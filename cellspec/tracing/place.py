@@ -36,8 +36,18 @@ def expression_at_caller() -> str:
     """The text of what the line outside this package evaluates; empty if its file is not there."""
     frame = _caller()
     positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    return _text_at(frame.f_code.co_filename, positions)
+
+
+def _text_at(filename: str, positions: tuple[int | None, ...]) -> str:
+    """The text between positions of one line; empty if it has several, or the file is not there.
+
+    Args:
+        filename: of the text.
+        positions: the first and the last line, and the first byte and the end in it.
+    """
     first, last, begin, end = positions
-    line = linecache.getline(frame.f_code.co_filename, first or 0).encode()
+    line = linecache.getline(filename, first or 0).encode()
     return line[begin:end].decode() if first is not None and first == last else ""
 
 
@@ -48,10 +58,27 @@ def place_of_error(error: BaseException, filename: str) -> str:
         error: the error.
         filename: the file of the cell's function; calls of other libraries may lie in between.
     """
+    frame = _frame_of_error(error, filename)
+    return place(frame.filename, frame.lineno or 0)
+
+
+def expression_of_error(error: BaseException, filename: str) -> str:
+    """The text of what raised an error in the author's own file; empty if it is not there.
+
+    Args:
+        error: the error.
+        filename: the file of the cell's function.
+    """
+    frame = _frame_of_error(error, filename)
+    positions = (frame.lineno, frame.end_lineno, frame.colno, frame.end_colno)
+    return _text_at(frame.filename, positions)
+
+
+def _frame_of_error(error: BaseException, filename: str) -> traceback.FrameSummary:
     frames = traceback.extract_tb(error.__traceback__)
     outside = [f for f in frames if not Path(f.filename).is_relative_to(_HERE)]
     own = [f for f in outside if f.filename == filename] or outside
-    return place(own[-1].filename, own[-1].lineno or 0)
+    return own[-1]
 
 
 def raised_here(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+from ..arguments import checked
 from ..errors import CellError
 from ..expression.loops import MOST_PASSES, repeated
 from ..expression.node import Node, fresh_tag, make
@@ -14,6 +15,7 @@ from .refusing import number_of, shown
 from .tracer import Condition, Tracer, expression, shared_owner
 
 
+@checked
 def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
     """Apply a step to values n times, as a loop that stays a loop in all generated code.
 
@@ -34,7 +36,7 @@ def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
 
     Raises:
         CellError: n is not such a number, there is no value, one of the values is a condition, or
-            the step returns another number of values.
+            the step takes or returns another number of values.
 
     Example:
         >>> import rnnc
@@ -63,6 +65,7 @@ def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
             "at least one value that the step takes and returns",
             f"repeat({passes}, step, h)",
         )
+    _check_step(step, len(values))
     starts = [_carried(value) for value in values]
     if passes < 2:
         found = values if passes == 0 else _returned(step(*_traced(starts, values)), len(values))
@@ -98,6 +101,23 @@ def _passes(n: object) -> int:
             "repeat(50, step, h)",
         )
     return int(number_of(n))
+
+
+def _check_step(step: Callable[..., Any], count: int) -> None:
+    """Refuse a function that does not take as many values as are carried."""
+    try:
+        signature = inspect.signature(step)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        names = ", ".join(f"v{place}" for place in range(count))
+        raise CellError(
+            f"a step of repeat with the arguments {signature}, which carries {count} value(s)",
+            "a function of the carried values: one argument for each, in their order",
+            f"def step({names}): …, or lambda {names}: …",
+        ) from error
 
 
 def _carried(value: object) -> Node:

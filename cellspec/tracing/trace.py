@@ -19,7 +19,7 @@ from ..expression.graph import canonical_nodes
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
 from ..names import is_usable
-from .place import place, place_of_error, raised_here
+from .place import expression_of_error, place, place_of_error, raised_here
 from .refusing import number_of, shown
 from .tracer import Tracer, expression, shared_owner
 from .variables import watched
@@ -160,13 +160,6 @@ def _run(
     keyword = {name: tracers[name] for name in by_name}
     try:
         returned = function(*positional, **keyword)
-    except CellError as error:
-        where = place_of_error(error, function.__code__.co_filename)
-        raise error.at(f"{function.__name__}, {where}") from None
-    except NameError as error:
-        where = place_of_error(error, function.__code__.co_filename)
-        unknown = _unknown_name(str(error.name), error, list(tracers))
-        raise unknown.at(f"{function.__name__}, {where}") from error
     except RecursionError as error:
         raise CellError(
             "a Python function that calls itself without end",
@@ -174,14 +167,35 @@ def _run(
             "a loop in place of the recursion",
         ) from error
     except Exception as error:
-        # Python itself raises a TypeError in the author's line.
-        if not isinstance(error, TypeError) and not raised_here(error):
+        refused = _refused(error, function.__code__.co_filename, list(tracers))
+        if refused is None:
             raise
         where = place_of_error(error, function.__code__.co_filename)
-        raise refuse.exception(error).at(f"{function.__name__}, {where}") from error
+        cause = None if isinstance(error, CellError) else error
+        raise refused.at(f"{function.__name__}, {where}") from cause
     if isinstance(returned, dict):
         raise refuse.returned(returned, states)
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def _refused(error: Exception, filename: str, known: list[str]) -> CellError | None:
+    """The error of the language that an exception in a body stands for; None for the author's own.
+
+    Args:
+        error: what running the cell's function raised.
+        filename: the file of the function.
+        known: the names of its arguments.
+    """
+    if isinstance(error, NameError):
+        return _unknown_name(str(error.name), error, known)
+    # Libraries raise an error of their own where a number of theirs cannot be made of a value.
+    for raised in (error, error.__cause__):
+        if isinstance(raised, CellError):
+            return raised
+    # Python itself raises a TypeError in the author's line.
+    if isinstance(error, TypeError) or raised_here(error):
+        return refuse.exception(error, expression_of_error(error, filename))
+    return None
 
 
 def _unknown_name(name: str, error: BaseException, known: list[str]) -> CellError:

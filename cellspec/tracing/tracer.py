@@ -54,10 +54,12 @@ class Arithmetic:
 
     def __pow__(self, exponent: Arithmetic | float, modulus: object = None) -> Any:
         if modulus is not None:
-            raise refuse.power_and_remainder()
+            raise refuse.power_and_remainder(*map(shown, (self, exponent, modulus)))
         return _powered(self, exponent)
 
-    def __rpow__(self, base: float) -> Any:
+    def __rpow__(self, base: float, modulus: object = None) -> Any:
+        if modulus is not None:
+            raise refuse.power_and_remainder(*map(shown, (base, self, modulus)))
         return _powered(base, self)
 
     def __neg__(self) -> Any:
@@ -70,8 +72,9 @@ class Arithmetic:
         return called("abs", self)
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits:
-            raise refuse.digits(shown(self), digits)
+        if digits is None or (isinstance(digits, int) and digits == 0):
+            return called("round", self)
+        raise refuse.digits(shown(self), digits if isinstance(digits, int) else shown(digits))
         return called("round", self)
 
     def __floor__(self) -> Any:
@@ -168,11 +171,12 @@ class Condition(Refusing):
     __lt__ = __le__ = __gt__ = __ge__ = _not_arithmetic
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _not_arithmetic
     __divmod__ = __rdivmod__ = __round__ = __floor__ = __ceil__ = __trunc__ = _not_arithmetic
+    __float__ = __int__ = __index__ = __complex__ = _not_arithmetic
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _not_arithmetic
 
     def __call__(self, *operands: object, **named: object) -> NoReturn:
         """Refuse a call."""
-        raise refuse.called(shown(self), "", [*map(shown, operands), *named])
+        raise refuse.called_condition(shown(self), [*map(shown, operands), *named])
 
     def _equality(self, relation: str, other: object) -> NoReturn:
         if isinstance(other, Condition):

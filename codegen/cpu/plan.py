@@ -35,6 +35,7 @@ class CpuPlan:
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"
     headers: ClassVar[str] = "cpu/lib"
     more_functions: ClassVar[str] = "cpu/functions"
+    lanes: ClassVar[str | None] = "cpu/lanes"
     # Of the table's functions, those that math.h has; a forward calls them by name.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = frozenset()

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from ...cellspec.cell import CellSpec
 from ..shape import Direction, Dtype, Reverse, Save
 from .cost.estimate import StepEstimate
+from .limits import Limits
 from .mma import WARP
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
@@ -90,6 +91,8 @@ class KernelPlan(ABC):
     kind: ClassVar[str]
     headers: ClassVar[str] = "cuda/lib"
     more_functions: ClassVar[str] = "cuda/functions"
+    # The header of cells with loops, if their functions compute several units at a time.
+    lanes: ClassVar[str | None] = None
     # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
@@ -165,8 +168,14 @@ class KernelPlan(ABC):
         """
         return None
 
-    def with_more_registers(self) -> Self | None:
-        """The same plan with fewer blocks per SM, which leaves a thread more registers; or None."""
+    def with_more_registers(self, limits: Limits) -> Self | None:
+        """The same plan for a kernel that spills: a thread has more registers, or less to keep.
+
+        None if there is no such plan.
+
+        Args:
+            limits: the GPU.
+        """
         return None
 
     def batch_tiles(self, batch: int) -> int:

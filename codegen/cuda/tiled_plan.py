@@ -74,10 +74,18 @@ class TiledPlan(ResidentPlan):
             **sizes,
         )
 
-    def with_more_registers(self) -> Self | None:
-        """The same plan with one block less per SM, but at least one."""
+    def with_more_registers(self, limits: Limits) -> Self | None:
+        """The same plan with one block less per SM, but at least one.
+
+        Args:
+            limits: the GPU.
+        """
         blocks = self.blocks_per_multiprocessor - 1
-        return replace(self, blocks_per_multiprocessor=blocks) if blocks else None
+        if not blocks:
+            return None
+        registers = limits.registers_for(self.threads * blocks)
+        more = replace(self, registers=registers, resident=blocks)
+        return replace(more, blocks_per_multiprocessor=blocks)
 
     @property
     def matrix_kib(self) -> float:

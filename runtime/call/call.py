@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -98,7 +97,6 @@ class Call(NamedTuple):
         dropout: the probability of dropping a feature between layers; 0 outside of training.
         initial_values: of each state, where the caller gives no states.
         order: the caller's word for whether layers run at the same time.
-        joint: whether both directions of a layer are one call.
         form: how the caller's parameters hold the weights of the layers.
         ragged: which tensors say how rows take steps; None where all rows run all steps.
         given: whether the caller gives the states before the first step.
@@ -109,6 +107,7 @@ class Call(NamedTuple):
         drawn: whether the caller draws the masks of dropout.
         samples: how many samples the rows are of, one after the other: a backward gives the
             gradients of weights of each, on a first axis. 0 for their sum, without that axis.
+        both: the same layers as layers of one direction, where both directions are one call.
     """
 
     directions: tuple[LayerCall, ...]
@@ -119,7 +118,6 @@ class Call(NamedTuple):
     dropout: float
     initial_values: tuple[float, ...]
     order: Order = "auto"
-    joint: bool = False
     form: Form = OWN
     ragged: RaggedKind | None = None
     given: bool = False
@@ -128,6 +126,7 @@ class Call(NamedTuple):
     single: bool = False
     drawn: bool = False
     samples: int = 0
+    both: Call | None = None
 
     @property
     def target(self) -> str:
@@ -164,11 +163,7 @@ class Call(NamedTuple):
 
     @property
     def at_once(self) -> bool:
-        """True if layers may run at the same time.
-
-        Such layers have one direction, forwards, rows that run all steps, and a cell without an
-        `Input`; of the last one the output alone is wanted.
-        """
+        """True if layers may run at the same time: of one direction, forwards, without masks."""
         forwards = len(self.directions) == 1 and not self.directions[0].choice.reverse
         plain = self.ragged is None and not self.inputs and not self.all_states
         return self.layers > 1 and forwards and plain
@@ -201,10 +196,7 @@ class Call(NamedTuple):
         return tuple([layer_call.choice.reverse is True for layer_call in self.directions])
 
     def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
-        """Return the masks of a direction of a layer; None where all rows run all steps.
-
-        `index` is the number of the direction, among those of all layers.
-        """
+        """Return the masks of a direction, by its number among those of all layers, if any."""
         if ragged is None or made is None:
             return None
         reverse = self.directions[index % len(self.directions)].choice.reverse
@@ -223,7 +215,7 @@ class Call(NamedTuple):
     @property
     def runs(self) -> int:
         """Number of calls of all layers."""
-        return self.layers if self.joint else self.parts
+        return self.parts if self.both is None else self.layers
 
     @property
     def scale(self) -> float:
@@ -236,13 +228,12 @@ class Call(NamedTuple):
         return len(self.directions) * self.heads * self.dim
 
 
-@lru_cache(maxsize=512)
-def joint_call(call: Call) -> Call:
+def as_one_direction(call: Call) -> Call:
     """Return the same layers, of two directions, as layers of one direction."""
     first = last = (_both_ways(call.directions[0]),)
     if call.uppermost != call.directions:
         last = (_both_ways(call.uppermost[0]),)
-    return call._replace(directions=first, uppermost=last, heads=2 * call.heads, joint=False)
+    return call._replace(directions=first, uppermost=last, heads=2 * call.heads)
 
 
 def _both_ways(ahead: LayerCall) -> LayerCall:

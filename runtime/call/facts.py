@@ -1,4 +1,4 @@
-"""Facts of a derived cell that a call needs: names and flags, and no expression."""
+"""Facts of a derived cell that a call needs: names, flags and numbers, and no expression."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ class Counts(NamedTuple):
 
     Attributes:
         inputs: gates with an input.
-        gates: all gates.
-        unweighted: the last of them, which are inputs of the cell.
+        unweighted: the last of all gates, which are inputs of the cell.
         dense: recurrent matrices.
-        diagonal: diagonal weights.
         sources: the numbers of the states that recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
@@ -43,37 +41,53 @@ class Counts(NamedTuple):
     sums: list[int]
 
 
+class Run(NamedTuple):
+    """Consecutive matrices of R that belong to consecutive gates and read one state."""
+
+    state: int
+    gate: int
+    matrix: int
+    many: int
+
+
 class Facts(NamedTuple):
-    """Names and flags of a derived cell.
+    """Names, flags and numbers of a derived cell.
 
     Attributes:
         saved: values that the forward keeps of a step if it keeps gates, by name.
         saved_gates: gates that the backward computes again if only states were kept.
         reads: for each state, whether the backward reads its values before or after a step.
+        kept: values per unit that loops of the backward keep in local memory, at most.
         counts: of its parts.
+        runs: of its matrices, in the order of R.
     """
 
     saved: tuple[str, ...]
     saved_gates: tuple[str, ...]
     reads: tuple[bool, ...]
+    kept: int
     counts: Counts
+    runs: list[Run]
 
 
 @lru_cache(maxsize=512)
 def facts_of(cell: CellSpec) -> Facts:
     """Return the facts of a cell; from the cache folder nothing is derived for them."""
 
-    def make() -> list[list[str | bool]]:
+    def make() -> list[object]:
         derived = derive(cell)
         again = derive(cell, activations=False)
-        return [list(derived.saved), list(again.saved), list(states_read_before(derived))]
+        kept = max(each.backward.kept_values for each in (derived, again))
+        reads = list(states_read_before(derived))
+        return [list(derived.saved), list(again.saved), reads, kept]
 
     def read(found: Any) -> Facts:
-        saved, again, reads = map(tuple, found)
+        *lists, kept = found
+        saved, again, reads = map(tuple, lists)
         names, flags = {type(name) for name in (*saved, *again)}, [type(flag) for flag in reads]
-        if not names <= {str} or flags != [bool] * len(cell.states):
+        if not names <= {str} or flags != [bool] * len(cell.states) or type(kept) is not int:
             raise ValueError(f"no facts of {cell.name}: {found!r}")
-        return Facts(saved, again, reads, _counted(cell, len(saved)))
+        return Facts(saved, again, reads, kept, _counted(cell, len(saved)), _runs(cell))
 
     return remembered(cell.name, f"facts {cell.fingerprint}", make, read)
 
@@ -96,3 +110,15 @@ def _counted(cell: CellSpec, saved: int) -> Counts:
         biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),
         sums=[len(layout.bias), params, diagonal],
     )
+
+
+def _runs(cell: CellSpec) -> list[Run]:
+    layout, found = layout_of(cell), list[Run]()
+    for index, gate in layout.dense_gates.items():
+        state = layout.dense_sources[index].number
+        last = found[-1] if found else None
+        if last and (state, gate.number) == (last.state, last.gate + last.many):
+            found[-1] = last._replace(many=last.many + 1)
+        else:
+            found.append(Run(state, gate.number, index.number, 1))
+    return found

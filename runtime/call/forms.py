@@ -43,10 +43,7 @@ class Form:
         return [weight for own in self.weights(parameters, parts) for weight in own.flat()]
 
     def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
-        """Return what a single step reads, in the order of `flat`.
-
-        Shapes do not matter. In memory rows are in the order head, gate, unit.
-        """
+        """Return what a single step reads, as `flat` but of any shape, by head, gate and unit."""
         return parameters
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:

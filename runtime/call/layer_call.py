@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -77,37 +76,27 @@ def layer_call_of(
     cell: str,
     target: str,
     for_backward: bool,
-    over_time: tuple[bool, ...] | None,
+    over_time: tuple[bool, ...],
     choice: Choice,
     tf32: bool,
     masked: bool = False,
 ) -> LayerCall:
     """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON.
 
-    `over_time` says which states the caller wants at all steps; it is None for a backward alone.
-
-    Raises:
-        TensorError: there is no such variant, or nothing like it to save, on any device.
+    `over_time` says which states the caller wants at all steps.
     """
     check_choice("variant", choice.variant, variants())
     check_choice("save", choice.save, SAVES)
-    stored = () if over_time is None else stored_states(cell, over_time, for_backward)
-    return LayerCall(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
+    spec = cell_of(cell)
+    reads = zip(over_time, backward_reads(spec), strict=True)
+    stored = tuple([wanted or (for_backward and read) for wanted, read in reads])
+    return LayerCall(spec, target, for_backward, stored, choice, tf32, masked)
 
 
 @lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
     """Return the cell of an operator's text argument, whose JSON ends before the first tab."""
     return CellSpec.from_json(text.partition("\t")[0])
-
-
-def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
-    """Return which states a call returns at all steps; `cell` is JSON.
-
-    They are those that the caller wants `over_time`, and before a backward those that it reads.
-    """
-    reads = backward_reads(cell_of(cell))
-    return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
 
 
 def backward_reads(cell: CellSpec) -> tuple[bool, ...]:

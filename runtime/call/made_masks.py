@@ -35,11 +35,7 @@ class MadeMasks(NamedTuple):
         sizes: tuple[int, int],
         reverse: Reverse,
     ) -> Masks:
-        """Return the masks of a direction of a layer, or of both where one call runs them.
-
-        `index` is its number among those of all layers. `reset_to` is as in `Ragged`; `sizes` are
-        heads and units per head.
-        """
+        """Return the masks of a direction, by its number among all; `sizes` are heads and units."""
         steps, restarts = self.steps, self.restarts
         if reverse != "half":
             direction = index % len(steps)

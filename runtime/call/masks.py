@@ -104,6 +104,14 @@ def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: 
     return replace(masks, reset_to=values)
 
 
+def strides_of_reset_value(value: Tensor) -> tuple[int, int, int]:
+    """Return the strides of time, batch and head in elements; 0 where a value does not vary."""
+    strides = value.stride()
+    if value.ndim == 4:
+        return strides[1], strides[0], strides[2]
+    return 0, strides[0] if value.ndim == 3 else 0, strides[-2]
+
+
 def _by_time(value: Tensor, reverse: Reverse) -> Tensor:
     """Return reset values as `Masks` has them. No gradient passes stored states, which are data.
 

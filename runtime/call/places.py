@@ -33,10 +33,7 @@ class Places(NamedTuple):
 
 
 def places_of(starts: Tensor, total: int, steps: int) -> tuple[Tensor, Places]:
-    """Return the length of each sequence, (B,), and places, none of which is out of bounds.
-
-    `starts` are (B + 1) of integers on the device of the call; wrong ones are clamped.
-    """
+    """Return the length of each sequence, and places, from B + 1 starts; wrong ones are clamped."""
     starts = starts.long().clamp(0, total)
     begin, end = starts[:-1], starts[1:].contiguous()
     in_time = torch.arange(steps, device=starts.device).unsqueeze(1)

@@ -41,10 +41,7 @@ _UNWATCHED = ~_bits("BackendSelect", "ADInplaceOrView")
 
 
 def all_plain(tensors: Iterable[Tensor | None]) -> bool:
-    """Return True if a kernel can read all tensors, which are real, by their address.
-
-    They must not be wrappers, and must have memory and no negative bit.
-    """
+    """Return True if kernels can read all tensors by address: with memory, and no wrappers."""
     for tensor in tensors:
         if tensor is None:
             continue
@@ -118,10 +115,7 @@ def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def values_visible(tensor: Tensor) -> bool:
-    """Return True if a check may look at a tensor's values.
-
-    It may for a plain tensor on the CPU, and on a GPU where `RNNC_CHECK` asks for it.
-    """
+    """Return True if a check may look at values: on the CPU, or where `RNNC_CHECK` asks for it."""
     if torch.compiler.is_compiling():
         return False
     # First what takes the least time: lengths on a GPU are asked about in each call.

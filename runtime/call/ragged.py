@@ -93,10 +93,7 @@ class Ragged(NamedTuple):
         return self._replace(lengths=lengths, fill=fill)
 
     def cleaned(self, x: Tensor) -> Tensor:
-        """Return x, (T, B, input), with zeros where a row runs no step.
-
-        No product then reads what padding holds.
-        """
+        """Return x, (T, B, input), with zeros where a row runs no step, for products."""
         if self.lengths is None:
             return x
         time = torch.arange(len(x), device=x.device).unsqueeze(1)
@@ -127,19 +124,12 @@ def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
-    """Return the reset values of a direction of a layer, as `Masks` has them.
-
-    `value` is (hidden), (B, hidden) or (T, B, hidden), and the result (N, D), (B, N, D) or
-    (B, T, N, D).
-    """
+    """Return reset values (…, hidden) of a direction as `Masks` has them: (…, N, D), rows first."""
     found = value.reshape(*value.shape[:-1], heads, dim)
     return found.transpose(0, 1) if found.ndim == 4 else found
 
 
 def as_of_one_layer(value: Tensor) -> Tensor:
-    """Return reset values of `rnnc.scan` as `Ragged` has them; `by_heads` is the inverse.
-
-    `value` is (N, D), (B, N, D) or (B, T, N, D).
-    """
+    """Return reset values of `rnnc.scan` as `Ragged` has them; `by_heads` is the inverse."""
     found = value.flatten(-2).unsqueeze(0)
     return found.transpose(1, 2) if found.ndim == 4 else found

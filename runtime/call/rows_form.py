@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from .forms import Form
 from .layers import LayerWeights
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RowsForm(Form):
     """Form of rows in the order head, gate, unit: matrices are (rows, features), vectors (rows).
 
@@ -26,9 +25,6 @@ class RowsForm(Form):
     heads: int
     dim: int
     name = "rows"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return rows_form, (self.heads, self.dim)
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
         """Return the weights, as views; see `Form`."""
@@ -52,10 +48,7 @@ class RowsForm(Form):
     def gradients(
         self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
     ) -> Sequence[Tensor | None]:
-        """Return the gradients of the parameters; see `Form`.
-
-        Those that have their parameter's shape stay as they are.
-        """
+        """Return the gradients of the parameters; those in their shape stay as they are."""
         each, found = len(gradients) // parts, list(gradients)
         for first in range(0, len(found), each):
             for place in range(first, first + 4):
@@ -81,10 +74,7 @@ def _as_it_is(rows: Tensor | None) -> Tensor | None:
     return rows
 
 
-@lru_cache(maxsize=512)
-def rows_form(heads: int, dim: int) -> RowsForm:
-    """Return the form of a module; one object for all equal sizes."""
-    return RowsForm(heads, dim)
+rows_form = RowsForm  # the name that pickles of earlier versions hold
 
 
 def to_rows(weight: Tensor) -> Tensor:

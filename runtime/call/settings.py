@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
-from .call import Call
+from .call import Call, as_one_direction
 from .forms import OWN, Form
 from .layer_call import Choice, LayerCall, Order, layer_call_of
 from .marks import constant_in_graphs
@@ -16,13 +16,8 @@ from .ragged import RaggedKind
 class Settings(NamedTuple):
     """Settings of a module, besides its weights.
 
-    Attributes:
-        both: whether each layer runs in both directions of time.
-        heads: of each direction of a layer.
-        dim: units per head.
-        dropout: the probability of dropping a feature between layers, in training.
-        backend: as in `rnnc.scan`.
-        order: whether layers run at the same time.
+    `both` says whether each layer runs in both directions of time, `backend` is as in `rnnc.scan`,
+    and the other fields are as in `Call`.
     """
 
     cell: CellSpec
@@ -93,10 +88,7 @@ def call_of(
     tf32: bool,
     asked: Asked = OUTPUT,
 ) -> Call:
-    """Return a call, besides its tensors; one object for all equal calls.
-
-    The dropout of `settings` is that of the call.
-    """
+    """Return a call, one object for all equal ones; `settings` have its dropout."""
     cell, ragged = settings.cell, asked.ragged
     others = len(cell.states) - 1
 
@@ -110,4 +102,5 @@ def call_of(
     sizes = settings.layers, settings.heads, settings.dim
     dropout = settings.dropout if settings.layers > 1 else 0.0
     own = directions(False), directions(asked.all_states), *sizes, dropout, values, settings.order
-    return Call(*own, asked.joint, settings.form, *asked[:-1])
+    call = Call(*own, settings.form, *asked[:-1])
+    return call._replace(both=as_one_direction(call)) if asked.joint else call

@@ -19,10 +19,7 @@ def profiled(name: str) -> AbstractContextManager[Any]:
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Return a context without autocast, which rounds torch's products, for a backward.
-
-    The forward has decided what they compute in.
-    """
+    """Return a context without autocast, for a backward: its forward decided what to compute in."""
     if torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return _NOTHING

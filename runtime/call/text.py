@@ -17,7 +17,7 @@ from .forms import OWN, TORCH, TORCH_GRU
 from .layer_call import Choice, Order, cell_of
 from .marks import constant_in_graphs
 from .ragged import RaggedKind
-from .rows_form import rows_form
+from .rows_form import RowsForm
 from .settings import Asked, Settings, call_of
 
 _FORMS = {form.name: form for form in (OWN, TORCH, TORCH_GRU)}
@@ -43,7 +43,7 @@ def settings_of_constants(
     form: str,
 ) -> Settings:
     """Return the settings that `constants_of` got."""
-    own = rows_form(heads, dim) if form == "rows" else _FORMS[form]
+    own = RowsForm(heads, dim) if form == "rows" else _FORMS[form]
     sizes = layers, both, heads, dim, float.fromhex(dropout)
     return Settings(cell_of(cell), *sizes, "auto", Choice(*choice), order, own)
 
@@ -128,6 +128,7 @@ def text_of_call(call: Call, present: tuple[bool, ...]) -> str:
     layer_call, both = call.directions[0], len(call.directions) == 2
     own = layer_call.cell, call.layers, both, call.heads, call.dim, call.dropout
     settings = Settings(*own, "auto", layer_call.choice, call.order, call.form)
-    asked = Asked(*(getattr(call, name) for name in Asked._fields))
+    same = {name: getattr(call, name) for name in Asked._fields[:-1]}
+    asked = Asked(**same, joint=call.both is not None)
     found = CallText(settings, layer_call.for_backward, asked, present)
     return write_call(found.with_precision(call.tf32))

@@ -39,20 +39,14 @@ def _compiled_is_transformed() -> bool:
 
 
 def compiled_transform() -> tuple[str, bool] | None:
-    """Return the result of `transform_of` where a compiler traces.
-
-    It enters and guards the transforms of torch.func itself.
-    """
+    """Return `transform_of` where a compiler traces, which enters transforms itself."""
     if torch.onnx.is_in_onnx_export():
         return _ONNX, False
     return _functorch() or _forward_mode()
 
 
 def kernels_follow() -> bool:
-    """Return True if kernels follow all transforms of torch.func that a call is under.
-
-    They are `vmap`, and `grad` or `vjp` once, around or inside of it.
-    """
+    """Return True if all transforms around a call are `vmap`, and `grad` or `vjp` once."""
     kinds = _FUNCTORCH.TransformType
     keys = [level.key() for level in _FUNCTORCH.get_interpreter_stack() or ()]
     followed = all(key in (kinds.Grad, kinds.Vmap) for key in keys)

@@ -1,4 +1,1 @@
-"""Argument validation for `scan` and `RNN`.
-
-Each check raises `TensorError`, which names the argument, its value and its rule.
-"""
+"""Checks of arguments, whose `TensorError`s name the argument, its value and its rule."""

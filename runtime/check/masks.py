@@ -40,10 +40,7 @@ def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Ten
 def check_lengths(
     lengths: Any, batch: int, steps: int, shape: tuple[int, ...] | None = None
 ) -> None:
-    """Check the argument `lengths`: whole numbers from 0 to T, of `shape`, by default (B,).
-
-    Values are checked where the host can see them.
-    """
+    """Check `lengths`: whole numbers from 0 to T of `shape`, by default (B,); values if visible."""
     shape = (batch,) if shape is None else shape
     fits = isinstance(lengths, Tensor) and lengths.shape == shape and lengths.dtype in _INTEGERS
     if fits and not (batch and values_visible(lengths)):

@@ -19,10 +19,7 @@ from .tensor import check_like, check_same, check_strided, check_tensor, shape_e
 
 
 def check_cell(cell: Any) -> CellSpec:
-    """Return the cell of a module, given as a cell or by its name.
-
-    No param may have the name of one of the module's weights.
-    """
+    """Return the cell of a module; none of its params has the name of one of the weights."""
     found = check_is_cell(cell)
     for param in found.params:
         if param.name in WEIGHTS:
@@ -107,10 +104,7 @@ def check_input(
 
 
 def states_from(states: Any, hx: Any, count: int) -> Any:
-    """Return the states of a call, given as `states` or as `hx`, torch's name, but not as both.
-
-    A bare tensor is the state of a cell that has one.
-    """
+    """Return the states, given as `states` or `hx`; a bare tensor is the only state of a cell."""
     if states is not None and hx is not None:
         raise TensorError("hx", "states and hx", "one of them: they are the same", "hx=None")
     given = states if hx is None else hx
@@ -122,16 +116,12 @@ def check_states(
     names: Sequence[str],
     shapes: Sequence[tuple[int, ...]],
     axes: str,
-    other_name: str,
-    other: Tensor,
+    x: Tensor,
 ) -> None:
-    """Check the initial states of a call: one tensor for each of `names`.
-
-    The states must have the dtype and device of `other`.
-    """
+    """Check the initial states of a call: one for each name, of the dtype and device of x."""
     check_count(states, names)
     for name, state, shape in zip(names, states, shapes, strict=True):
-        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
+        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", "x", x)
 
 
 def check_weight_of_module(

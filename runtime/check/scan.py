@@ -61,10 +61,7 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
 
 def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
-    """Check the tensors of `rnnc.scan` against the cell and each other.
-
-    Only the number of params has been checked before.
-    """
+    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params."""
     if not _fit(cell, inputs):
         _check_each(cell, inputs)
     if inputs.unweighted or cell.inputs:

@@ -37,10 +37,7 @@ def check_like(
     other_name: str,
     other: Tensor,
 ) -> None:
-    """Check that an argument is a tensor with a shape, and with another tensor's dtype and device.
-
-    `wanted` is the shape and the names of its axes, for messages.
-    """
+    """Check that an argument has a shape, which `wanted` names, and another's dtype and device."""
     check_tensor(name, tensor, wanted)
     if tuple(tensor.shape) != shape:
         raise shape_error(name, tensor, wanted, f"{name} of the shape {shape}")

@@ -42,23 +42,20 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
     check_names_of_inputs(cell, inputs)
     if not cell.inputs:
         return ()
-    full = tuple(wx.shape[:4])
-    return tuple([_with_four_axes(i.name, inputs[i.name], full, wx) for i in cell.inputs])
+    full, names = tuple(wx.shape[:4]), [i.name for i in cell.inputs]
+    axes = "(B, T)", "(B, T, N, D)"
+    return tuple([_with_axes(name, inputs[name], full, *axes, wx) for name in names])
 
 
 def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
-    """Return the argument `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
+    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
 
-    Those that the call draws may be missing. wx is (total, N, D, Gx), checked.
+    Those that the call draws may be missing.
     """
     check_names_of_inputs(cell, inputs)
     full = tuple(wx.shape[:3])
     names = [i.name for i in cell.inputs if inputs is not None and i.name in inputs]
     return {n: _with_axes(n, inputs[n], full, "(total,)", "(total, N, D)", wx) for n in names}
-
-
-def _with_four_axes(name: str, tensor: Any, full: tuple[int, ...], like: Tensor) -> Tensor:
-    return _with_axes(name, tensor, full, "(B, T)", "(B, T, N, D)", like)
 
 
 def _with_axes(

@@ -24,14 +24,10 @@ from ..store.private import MEMORY_FOLDER
 Made = TypeVar("Made")
 
 
-@cache
 def find_compiler() -> tuple[str, ...]:
     """Find the C++ compiler: `$CXX`, split as a shell splits it, else `c++`.
 
     The result is its path, and the words behind it: options, or the compiler that a `ccache` runs.
-
-    Raises:
-        NoCompilerError: there is none.
     """
     wish = os.environ.get("CXX", "")
     try:
@@ -53,9 +49,6 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
     """Build a library in the first folder that has room for the compiler's files.
 
     `compiler` is the words that `find_compiler` gives. The flags lack those of OpenMP.
-
-    Raises:
-        CompileError: the compiler refused the source, or no folder has room.
     """
     try:
         return _in_folder(partial(_built_in, source, compiler, flags))
@@ -69,11 +62,7 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
 
 
 def _in_folder(work: Callable[[Path], Made]) -> Made:
-    """Do work in a temporary folder: the first one that has room for its files.
-
-    Raises:
-        OSError: none has; its `filename` is the folders, with what each said.
-    """
+    """Do work in the first temporary folder that has room; the `OSError` of none names all."""
     full: list[str] = []
     last = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for place in _places():
@@ -123,12 +112,7 @@ _PROBES = {
 
 
 def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Return True if a compiler has OpenMP. It compiles a few lines once, and the answer is kept.
-
-    Raises:
-        CompileError: it compiles neither with OpenMP nor without.
-        OSError: no folder has room.
-    """
+    """Return True if a compiler has OpenMP: it compiles a few lines, and the answer is kept."""
     made_from = f"openmp {tool_digest(compiler)} {flags}"
 
     def probed() -> bool:
@@ -186,10 +170,7 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def tool_digest(compiler: tuple[str, ...]) -> str:
-    """Return a text that names compiler and processor.
-
-    `-march=native` makes a binary that other processors may refuse.
-    """
+    """Return a text of compiler and processor: `-march=native` makes a binary for this one."""
     return " ".join([*map(_tool, compiler), _processor()])
 
 

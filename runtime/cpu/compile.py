@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
@@ -41,20 +41,16 @@ def _flags() -> tuple[str, ...]:
 
 
 def check_compiler() -> None:
-    """Check that kernels can be built.
-
-    Raises:
-        NoCompilerError: there is no C++ compiler.
-        CompileError: it is there, and broken.
-    """
-    error = _error_of(find_compiler())
+    """Raise a `NoCompilerError` if there is no C++ compiler, a `CompileError` if it is broken."""
+    error = _error()
     if error is not None:
         raise CompileError(*error)
 
 
-@lru_cache(maxsize=8)
-def _error_of(compiler: tuple[str, ...]) -> tuple[str, str, str, str] | None:
+@cache
+def _error() -> tuple[str, str, str, str] | None:
     """Return the parts of a broken compiler's error. The compiler runs once, not at each call."""
+    compiler = find_compiler()
     try:
         has_openmp(compiler, _flags())
     except CompileError as error:
@@ -94,11 +90,6 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
 
     A process keeps what it has loaded, even if the environment names other flags afterwards:
     reading the environment takes longer than the rest of a cached call of this function.
-
-    Raises:
-        NoCompilerError: no C++ compiler was found.
-        CompileError: the compiler refused the source or had no room, or its product cannot be
-            loaded.
     """
     return compile_cell(cell, plan, CppToolchain())
 

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ..call.masks import Masks
+from ..call.masks import Masks, strides_of_reset_value
 from .arguments import Field
 
 
 def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
-    """Return the value of each state after a reset, with adjacent units; none without masks.
-
-    `like` is (B, N, D), of the call's dtype.
-    """
+    """Return the value of each state after a reset, with adjacent units; none without masks."""
     if masks is None:
         return []
     if masks.reset_to is None:
@@ -33,7 +30,7 @@ def mask_fields(
     """
     if masks is None:
         return []
-    strides = [_strides(value) for value in values]
+    strides = [strides_of_reset_value(value) for value in values]
     none: list[Field] = [None] * len(values)
     return [
         masks.steps,
@@ -41,11 +38,3 @@ def mask_fields(
         *[each[axis] for axis in range(3) for each in strides],
         *(d_values or none),
     ]
-
-
-def _strides(value: Tensor) -> tuple[int, int, int]:
-    """Return the strides of time, batch and head in elements; 0 where a value does not vary."""
-    strides = value.stride()
-    if value.ndim == 4:
-        return strides[1], strides[0], strides[2]
-    return 0, strides[0] if value.ndim == 3 else 0, strides[-2]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.layout import layout_of
 from ...codegen.shape import Reverse
+from ..call.facts import facts_of
 from ..program.gemms import both_directions
 from .linear import linear
 
@@ -20,38 +19,6 @@ from .linear import linear
 # of one part, and the most parts.
 _SHORTEST_PART = 128
 _MOST_PARTS = 16
-
-
-class _Run(NamedTuple):
-    """Consecutive matrices of R that belong to consecutive gates and read one state."""
-
-    state: int
-    gate: int
-    matrix: int
-    many: int
-
-
-class _Runs(NamedTuple):
-    """Runs of a cell, in the order of R, and the state that all of them read; None for several."""
-
-    each: list[_Run]
-    source: int | None
-
-
-@lru_cache(maxsize=512)
-def _runs(cell: CellSpec) -> _Runs:
-    """Return the runs of a cell."""
-    layout, found = layout_of(cell), list[_Run]()
-    for index, gate in layout.dense_gates.items():
-        state, matrix = layout.dense_sources[index].number, index.number
-        if found:
-            last = found[-1]
-            if (state, gate.number) == (last.state, last.gate + last.many):
-                found[-1] = last._replace(many=last.many + 1)
-                continue
-        found.append(_Run(state, gate.number, matrix, 1))
-    states = {run.state for run in found}
-    return _Runs(found, states.pop() if len(states) == 1 else None)
 
 
 def recurrent_product(
@@ -64,12 +31,12 @@ def recurrent_product(
     adjacent.
     """
     pairs, heads, dim, _ = R.shape
-    (runs, source), batch = _runs(cell), states[0].shape[1]
-    if heads == 1 and source is not None:
-        product = linear(states[source][layer], R.view(pairs * dim, dim))
+    facts, batch = facts_of(cell), states[0].shape[1]
+    if heads == 1 and len(facts.counts.sources) == 1:
+        product = linear(states[facts.runs[0].state][layer], R.view(pairs * dim, dim))
         return product, (pairs * dim, dim, 0)
     product = R.new_empty(pairs, heads, batch, dim)
-    for run in runs:
+    for run in facts.runs:
         state = states[run.state][layer].view(batch, heads, dim).transpose(0, 1)
         for matrix in range(run.matrix, run.matrix + run.many):
             torch.bmm(state, R[matrix].transpose(1, 2), out=product[matrix])
@@ -115,7 +82,7 @@ def add_recurrent_gradient_of_states(
     `d_states`, (B, N, D) each, contiguous, are changed in place.
     """
     batch, heads, gates, dim = d_gates.shape
-    for state, gate, matrix, many in _runs(cell).each:
+    for state, gate, matrix, many in facts_of(cell).runs:
         if heads == 1:
             columns = d_gates.view(batch, gates * dim)[:, gate * dim : (gate + many) * dim]
             rows = R.view(-1, dim)[matrix * dim : (matrix + many) * dim]
@@ -155,7 +122,7 @@ def recurrent_gradient(
             tensors = d_gates[:, :, own], over_time, first_states
             found.append(recurrent_gradient(cell, *tensors, order, zero))
         return torch.cat(found, 1)
-    runs = _runs(cell).each
+    runs = facts_of(cell).runs
     steps, batch, heads, gates, dim = d_gates.shape
     count = sum(run.many for run in runs)
     only_first = steps == 1 and bool(zero) and all(zero[run.state] for run in runs)

@@ -23,8 +23,7 @@ def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
     tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])
     batch, features = x.shape[-2:]
     if not batch:
-        inputs = zip((x, *states, *weights), needs, strict=True)
-        return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
+        return backward.zeros()
     few = facts.multiplies(batch, call.heads * call.dim, features)
     # Where the weights begin, and what the step gave.
     first, results = 1 + count, 1 + count + len(weights)

@@ -44,19 +44,11 @@ class CpuTarget(Target):
     step_backward = staticmethod(run_step_backward)
 
     def find_compiler(self, index: int | None) -> None:
-        """Check that kernels can be built.
-
-        Raises:
-            NoCompilerError: there is no C++ compiler.
-            CompileError: it is there, and broken.
-        """
+        """Raise a `NoCompilerError` without a compiler, a `CompileError` for a broken one."""
         check_compiler()
 
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
-        """Return the dtype in which a call is computed, and the dtype of its results.
-
-        Half precision is computed in float32, and each result is rounded once.
-        """
+        """Return the dtype of the computation, float32 for half precision, and of results."""
         half = dtype in (torch.float16, torch.bfloat16)
         return torch.float32 if half else dtype, dtype
 
@@ -108,10 +100,7 @@ class CpuTarget(Target):
     def forward_of_features(
         self, layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
     ) -> Forward:
-        """Run the forward without a backward, by a kernel that makes the products of the input too.
-
-        The wx of `inputs` has no gates.
-        """
+        """Run the forward by a kernel that makes the products of the input, without a backward."""
         plan, features = plan_of(x.dtype, layer_call.choice.reverse), kernels.features_of(x, weight)
         return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
 

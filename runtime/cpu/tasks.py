@@ -11,10 +11,7 @@ from .arguments import Sizes
 
 
 def sizes_of(steps: int, batch: int, heads: int, dim: int, pairs: int) -> Sizes:
-    """Return the sizes of a call and of its tasks.
-
-    `pairs` counts the recurrent matrices of a head that a kernel multiplies.
-    """
+    """Return the sizes of a call and its tasks; `pairs` are matrices that a kernel multiplies."""
     return _sizes(steps, batch, heads, dim, pairs, torch.get_num_threads())
 
 
@@ -66,10 +63,7 @@ def unit_parts(batch: int, heads: int, dim: int, pairs: int, threads: int) -> in
 
 
 def tile_rows(batch: int, heads: int, threads: int) -> int:
-    """Return the batch rows of a task.
-
-    They are as many as keep the threads evenly busy, since each task reads all of R.
-    """
+    """Return the rows of a task: as many as keep threads evenly busy, since each reads all of R."""
 
     def busy(rows: int) -> float:
         tasks = heads * math.ceil(batch / rows)

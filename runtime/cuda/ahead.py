@@ -10,7 +10,7 @@ from ..call.call import Call
 from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
 from .choose import PlanQuestion, choose_plan, question_of
-from .launch import on_device
+from .driver.streams import on_device
 from .load import load_kernel
 from .wavefront.schedule import LayersSizes, Question, schedule_of
 
@@ -33,7 +33,6 @@ def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: 
     sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     with on_device(torch.device("cuda", index)):
         for direction in DIRECTIONS if layer_call.for_backward else DIRECTIONS[:1]:
-            plan = getattr(choose_plan(asked, direction, layer_call.masked), direction)
             groups: tuple[int, ...] = (1,)
             if call.at_once:
                 question = Question(layer_call, direction, sizes, dtype, index, call.order)
@@ -42,5 +41,6 @@ def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: 
                 if found.plan is not None and max(groups) > 1:
                     load_kernel(cell, found.plan, f"rnnc_{direction}", index)
             if 1 in groups:
+                plan = getattr(choose_plan(asked, direction, layer_call.masked), direction)
                 for name in plan.kernel_names:
                     load_kernel(cell, plan, name, index)

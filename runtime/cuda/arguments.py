@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from torch import Tensor
 
 from ...codegen.shape import Direction
-from ..call.facts import Counts
 from ..call.tensors import strides_of_unweighted
 
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+WORD = 8  # bytes of either
 
 
 def structure(name: str, *given: tuple[str, Any]) -> type[ctypes.Structure]:
-    """Return a struct with such fields, by their names and types."""
+    """Return a struct with such fields; `addresses` are its words that are, with their names."""
     make: Any = type
-    found: type[ctypes.Structure] = make(name, (ctypes.Structure,), {"_fields_": given})
-    return found
+    found: Any = make(name, (ctypes.Structure,), {"_fields_": given})
+    found.addresses = tuple(_addresses(found))
+    return found  # type: ignore[no-any-return]
+
+
+def _addresses(kind: Any, first: int = 0, name: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the addresses of a type from a word on; `name` is that of the field that holds it."""
+    if kind is POINTER:
+        yield first, name
+    elif issubclass(kind, ctypes.Array):
+        words = ctypes.sizeof(kind._type_) // WORD
+        for i in range(kind._length_):
+            yield from _addresses(kind._type_, first + i * words, f"{name}[{i}]")
+    elif issubclass(kind, ctypes.Structure):
+        for own, each in kind._fields_:
+            place = first + getattr(kind, own).offset // WORD
+            yield from _addresses(each, place, f"{name}.{own}" if name.endswith("]") else own)
 
 
 def fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -54,50 +69,40 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
     return (*tensors, *(stride for axis in strides for stride in axis))
 
 
-def arguments_of(direction: Direction, counts: Counts, masked: bool) -> type[ctypes.Structure]:
-    """Return the mirror of what the kernels of a direction take, of a cell with such counts."""
-    mirror = forward_arguments if direction == "forward" else backward_arguments
-    return mirror(counts.states, counts.params, masked, counts.unweighted)
-
-
 @lru_cache(maxsize=64)
-def forward_arguments(
-    states: int, params: int, masked: bool, unweighted: int
+def arguments_of(
+    direction: Direction, states: int, params: int, masked: bool, unweighted: int
 ) -> type[ctypes.Structure]:
-    """Return the mirror of `ForwardArguments` for so many states, params and inputs of a cell."""
-    return structure(
-        "ForwardArguments",
-        *_SIZES,
-        *fields(NUMBER, "wx_time wx_row"),
-        *fields(POINTER, "wx R R_diag bias"),
-        ("params", POINTER * max(params, 1)),
-        *fields(POINTER * states, "initial_states states last"),
-        ("saved", POINTER),
-        *_unweighted(unweighted),
-        *([("masks", mask_arguments(states))] if masked else ()),
-    )
-
-
-@lru_cache(maxsize=64)
-def backward_arguments(
-    states: int, params: int, masked: bool, unweighted: int
-) -> type[ctypes.Structure]:
-    """Return the mirror of `BackwardArguments` for so many states, params and inputs of a cell."""
-    each_state = POINTER * states
+    """Return the mirror of a direction's arguments, one type for all cells of such counts."""
+    each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
+    weights = ("params", POINTER * max(params, 1))
+    if direction == "forward":
+        return structure(
+            "ForwardArguments",
+            *_SIZES,
+            *fields(NUMBER, "wx_time wx_row"),
+            *fields(POINTER, "wx R R_diag bias"),
+            weights,
+            *fields(each, "initial_states states last"),
+            ("saved", POINTER),
+            *_unweighted(unweighted),
+            *masks,
+        )
     return structure(
         "BackwardArguments",
         *_SIZES,
         *fields(NUMBER * states, "d_states_time d_states_row"),
         *fields(POINTER, "R R_diag"),
-        ("params", POINTER * max(params, 1)),
-        *fields(each_state, "initial_states states"),
+        weights,
+        *fields(each, "initial_states states"),
         ("saved", POINTER),
-        *fields(each_state, "d_states d_last"),
+        *fields(each, "d_states d_last"),
         *fields(POINTER, "d_wx d_gates_no_input"),
-        ("d_initial_states", each_state),
+        ("d_initial_states", each),
         ("sums", POINTER),
         *_unweighted(unweighted),
-        *([("masks", mask_arguments(states)), ("d_reset_to", each_state)] if masked else ()),
+        *masks,
+        *([("d_reset_to", each)] if masked else ()),
     )
 
 
@@ -125,18 +130,17 @@ def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure
     return structure("StepArgs", ("workspace", workspace), ("step_idx", NUMBER))
 
 
-@lru_cache(maxsize=64)
-def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Return the mirror of `GridArguments`."""
-    more = *fields(POINTER, "exchange streamed"), ("first_group", NUMBER)
-    return structure("GridArguments", ("arguments", arguments), *more)
+# What lies behind the arguments of a direction.
+_BEHIND = {
+    "GridArguments": [*fields(POINTER, "exchange streamed"), ("first_group", NUMBER)],
+    "LayerArguments": [*fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")],
+}
 
 
 @lru_cache(maxsize=64)
-def layer_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Return the mirror of the arguments of a wavefront's layer, with `HandoverArguments`."""
-    more = *fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")
-    return structure("LayerArguments", ("arguments", arguments), *more)
+def struct_around(name: str, arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Return the mirror of `GridArguments`, or of the arguments of a wavefront's layer."""
+    return structure(name, ("arguments", arguments), *_BEHIND[name])
 
 
 def pointer(tensor: Tensor | None) -> int | None:

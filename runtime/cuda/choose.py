@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,21 +20,17 @@ from ..call.dtypes import DTYPES
 from ..call.layer_call import Choice, LayerCall
 from ..process.caller import warn
 from ..store.planned import planned
-from ..store.tuned import Asked, on_remember, recall
+from ..store.tuned import Asked, on_remember, recall, remember
 from .driver.described import is_described
 from .driver.device import device_limits
-from .driver.streams import is_capturing
-from .launch import on_device
+from .driver.streams import is_capturing, on_device
 from .load import load_kernel
+from .spills import least_spilling
 from .tune import tune
 
 
 class PlanQuestion(NamedTuple):
-    """What a plan is chosen for; `dim` counts the units of a head, and no rows count as one.
-
-    Attributes:
-        tf32: whether torch lets float32 products round to TF32.
-    """
+    """Facts that a plan is chosen by; `dim` counts the units of a head, and no rows are one."""
 
     cell: CellSpec
     heads: int
@@ -65,7 +62,10 @@ def question_of(
 def choose_plan(
     question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
 ) -> Plan:
-    """Return the plan of a call.
+    """Return the plan of a call, whose kernels in the direction are compiled on first use.
+
+    Where these spill much, it is the next plan whose kernels do not, of those that `"auto"` may
+    take. A plan that a trial found has shown what it takes, and stays; but a trial has no masks.
 
     All plans' forwards leave the same for a backward, so each direction may step down by itself: a
     call that runs one direction compiles no kernel of the other. The same plans serve in reversed
@@ -80,6 +80,25 @@ def choose_plan(
         PlanError: there is no plan of the variant, or none at all for the device.
         ResidencyError: no plan has room on the device.
     """
+    plan = plan_with_room(question, direction, masked)
+    if is_described(question.device):
+        return plan
+    if question.choice.variant == "auto" and not masked and recall(question.asked) is not None:
+        return plan
+    return _next_without_spills(question, plan, _wanted(direction), masked)
+
+
+on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
+
+
+def plan_with_room(
+    question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
+) -> Plan:
+    """Return the plan of a call, whatever its kernels spill.
+
+    So no kernel is compiled for it but those whose blocks must have room at once. Arguments and
+    errors are those of `choose_plan`.
+    """
     asked, device, choice = question.asked, question.device, question.choice
     if choice.variant != "auto":
         return _of_call(asked, planned(asked, choice.variant), choice.reverse, masked)
@@ -89,13 +108,13 @@ def choose_plan(
     if found is None:
         found = planned(asked)
     found = _of_call(asked, found, choice.reverse, masked)
-    wanted = DIRECTIONS if direction is None else (direction,)
-    if _has_room(asked, found, device, wanted):
+    if _has_room(asked, found, device, _wanted(direction)):
         return found
-    return _next_best(question, wanted, masked)
+    return _next_best(question, _wanted(direction), masked)
 
 
-on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
+def _wanted(direction: Direction | None) -> Sequence[Direction]:
+    return DIRECTIONS if direction is None else (direction,)
 
 
 def _tuning_wanted() -> bool:
@@ -104,10 +123,7 @@ def _tuning_wanted() -> bool:
 
 
 def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
-    """Return True if blocks that wait for each other are on the chip together, per direction.
-
-    A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
-    """
+    """Return True if blocks that wait for each other fit this very chip together, per direction."""
     return all(_fits(asked.cell, getattr(plan, d), asked.shape, device) for d in directions)
 
 
@@ -138,10 +154,19 @@ def all_plans(question: PlanQuestion, masked: Masked = False) -> list[Plan]:
     return [_of_call(asked, plan, question.choice.reverse, masked) for plan in plans]
 
 
+def _with_room(
+    question: PlanQuestion, directions: Sequence[Direction], masked: Masked
+) -> Iterator[Plan]:
+    """Yield the plans that have room, the cheapest first."""
+    for plan in all_plans(question, masked):
+        if _has_room(question.asked, plan, question.device, directions):
+            yield plan
+
+
 def _next_best(question: PlanQuestion, directions: Sequence[Direction], masked: Masked) -> Plan:
     """Return the cheapest plan that has room: the one place that steps down, and says so."""
-    asked, device, plans = question.asked, question.device, all_plans(question, masked)
-    plan = next((p for p in plans if _has_room(asked, p, device, directions)), None)
+    asked = question.asked
+    plan = next(_with_room(question, directions, masked), None)
     if plan is None:
         raise ResidencyError(
             f"plan of {asked.cell.name}, {asked.shape}",
@@ -154,3 +179,25 @@ def _next_best(question: PlanQuestion, directions: Sequence[Direction], masked: 
         f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}"
     )
     return plan
+
+
+def _next_without_spills(
+    question: PlanQuestion, plan: Plan, directions: Sequence[Direction], masked: Masked
+) -> Plan:
+    """Return a plan, or the next one that spills little; a warning says if none does.
+
+    The choice is remembered, so that a later process compiles no other kernel. A variant that the
+    caller named stays.
+    """
+    asked, device, auto = question.asked, question.device, question.choice.variant == "auto"
+    request = replace(asked, instead_of=f"{directions} {plan!r}")
+    found = recall(request) if auto else None
+    if found is not None and _has_room(asked, found, device, directions):
+        return found
+    # Of a plan without R in its registers, the cell itself spills: its program is in all plans.
+    resident = plan.forward.steps_per_launch == "all"
+    others = _with_room(question, directions, masked) if auto and resident else ()
+    found, few = least_spilling(asked, plan, directions, others)
+    if auto and not (found == plan and few):
+        remember(request, found)
+    return found

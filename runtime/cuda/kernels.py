@@ -17,8 +17,9 @@ from ..program.gemms import gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
 from .arguments import unweighted_fields
-from .launch import filled, on_device
-from .prepared import Prepared, Result, launched_where_room
+from .driver.streams import on_device
+from .launch import filled
+from .prepared import Prepared, launched
 from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import (
     Job,
@@ -87,15 +88,6 @@ def forward(
         with on_device(wx.device):
             launched(ready, launch, steps)
     return Forward(states, last, saved)
-
-
-def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
-    """Launch, or let another plan be launched if there is no room and the caller chose none.
-
-    A call does all else, such as allocations, once and outside of this function.
-    """
-    step_down = ready.step_down
-    return launch(ready) if not step_down else launched_where_room(ready, step_down, launch, steps)
 
 
 def backward(ready: Prepared, parts: BackwardParts) -> Gradients:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ...errors import ResidencyError
@@ -22,7 +18,6 @@ from .driver.room import make_room
 from .driver.streams import current_stream, is_capturing
 from .ops import Fill, Launch, MakeRoom
 
-_NOTHING = nullcontext()
 # A launch takes the host some 4 us with what is around it.
 _LAUNCHES_PER_ROOM = 64
 
@@ -63,9 +58,6 @@ class Kernel:
             arguments: the only argument of the kernel.
             lane: the handle of a stream to launch on instead, which the current stream will wait
                 for. If it captures, the caller keeps the kernel as long as the graph.
-
-        Raises:
-            ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
         """
         # The driver names no size where this does not fit.
         if self.resident is not None:
@@ -152,41 +144,4 @@ class Launcher(ABC):
 
     @abstractmethod
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Run all steps of the direction on torch's current stream.
-
-        The arguments are `ForwardArguments` or `BackwardArguments`, and R is as `matrix` gave it.
-        """
-
-
-@contextmanager
-def _elsewhere(device: torch.device) -> Iterator[None]:
-    """Make a device the current one of torch and of the driver."""
-    from cupy.cuda import runtime
-
-    with torch.cuda.device(device):
-        runtime.setDevice(device.index)
-        yield
-
-
-_here = threading.local()
-
-
-def is_here(index: int) -> bool:
-    """Return True if a device is the current one, of torch and of the driver."""
-    return torch._C._cuda_getDevice() == index and getattr(_here, "device", None) == index
-
-
-def on_device(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context in which a device is the current one; none is entered if it is so already.
-
-    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without the
-    driver's context.
-    """
-    if is_described(device.index):
-        return _NOTHING
-    index = torch.cuda.current_device()
-    if index == device.index and getattr(_here, "device", None) == index:
-        return _NOTHING
-    # After a visit elsewhere the driver's context is not known.
-    _here.device = index if index == device.index else None
-    return _elsewhere(device)
+        """Run all steps on torch's current stream, by a direction's arguments and R of `matrix`."""

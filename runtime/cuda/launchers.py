@@ -48,11 +48,7 @@ def unregister_launcher(kind: str) -> None:
 
 
 def launcher_of(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Launcher:
-    """Return the launcher of a plan of one direction.
-
-    Raises:
-        PlanError: the plan's kind has no launcher.
-    """
+    """Return the launcher of a plan of one direction; a `PlanError` if its kind has none."""
     if plan.kind not in LAUNCHERS:
         raise PlanError(
             f"{plan.kind} plan of {cell.name}",

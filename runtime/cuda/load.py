@@ -19,15 +19,11 @@ from .driver.driver import as_residency
 from .driver.residency import resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import compile_plan
-from .units import compile_unit
+from .units import compile_unit, unit_of
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _PORTABLE_CLUSTER = 8  # blocks: CUDA C++ Programming Guide, "Thread Block Clusters"
-# Bytes per thread, stored and loaded. LSTM, 12 heads of 64, batch 256, bfloat16, H200, 2026-11-23:
-# a forward with masks that spills 612 takes 1.18 ms, with a block less per SM 0.78, without masks
-# 0.69 (60 spilled).
-_MOST_SPILLED = 256
 
 
 @lru_cache(maxsize=1024)
@@ -35,9 +31,6 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
     """Return a kernel of a cell and plan, compiled on first use and loaded on the current device.
 
     The name is one of the plan's `kernel_names`; the plan's `arch` is the device's.
-
-    Raises:
-        ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
     if is_described(device):
         return _described(plan.launch_shape, name, device)
@@ -48,13 +41,14 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
 
-def load_unit(unit: Unit, threads: int, name: str, device: int) -> Kernel:
-    """Return a kernel of a unit that belongs to no cell, loaded on the current device."""
+@lru_cache(maxsize=64)
+def unit_kernel(file: str, threads: int, name: str, device: int, to: str = "") -> Kernel:
+    """Return a kernel of `unit_of` a file, loaded on the current device."""
     shape = LaunchShape(threads)
     if is_described(device):
         return _described(shape, name, device)
     with beside_captures():
-        return loaded(_module_of(unit, device), shape, name, device)
+        return loaded(_module_of(unit_of(file, to), device), shape, name, device)
 
 
 @lru_cache(maxsize=64)
@@ -63,10 +57,7 @@ def _module_of(unit: Unit, device: int) -> LoadedModule:
 
 
 def _described(shape: LaunchShape, name: str, device: int) -> Kernel:
-    """Return a kernel of a GPU that is not there.
-
-    As many of its blocks run at once as threads and shared memory allow: it has no registers yet.
-    """
+    """Return a kernel of a GPU that is not there: blocks run as memory and threads allow."""
     limits, (threads, shared, _, waits_for) = device_limits(device), shape
     each = limits.blocks_per_multiprocessor(threads // WARP, 1, shared)
     resident = each * limits.multiprocessors if waits_for == "all" else None
@@ -96,17 +87,8 @@ def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> 
 
 @lru_cache(maxsize=512)
 def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
-    """Return the kernels of a translation unit, on a device.
-
-    A plan leaves registers for a kernel without masks. Where one with masks would spill, fewer of
-    its blocks share an SM.
-    """
-    binary = compile_plan(cell, plan)
-    spilled = max((report.spills for report in binary.reports.values()), default=0)
-    roomier = plan.with_more_registers()
-    if plan.masked and spilled > _MOST_SPILLED and roomier is not None:
-        return _load_module(cell, roomier, device)
-    return LoadedModule(binary.cubin)
+    """Return the kernels of a translation unit, on a device."""
+    return LoadedModule(compile_plan(cell, plan).cubin)
 
 
 class LoadedModule:

@@ -32,10 +32,7 @@ _FAST = ("--prec-div=false", "--prec-sqrt=false")
 
 @dataclass(frozen=True)
 class KernelReport:
-    """Compiler's report of one kernel, per thread.
-
-    Spills are bytes of stores and loads, and the stack is bytes of local memory.
-    """
+    """Compiler's report of one kernel, per thread; spills and the stack are in bytes."""
 
     registers: int
     spills: int
@@ -54,10 +51,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class NvrtcToolchain:
-    """NVRTC for an architecture such as `sm_90a`; it needs no GPU.
-
-    A binary is loaded later, on each device.
-    """
+    """NVRTC for an architecture such as `sm_90a`, without a GPU; devices load binaries later."""
 
     arch: str
     language: ClassVar[str] = "CUDA"

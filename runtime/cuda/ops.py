@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from ..program.ops import Addressed, Name, Op, Running
 from ..program.words import bytes_text
+from .arguments import WORD
 from .driver.driver import Configured, check_launch, configured
 from .driver.library import check, keeping, letting_go
 from .driver.room import make_room
@@ -18,7 +18,6 @@ from .driver.room import make_room
 if TYPE_CHECKING:
     from .launch import Kernel
 
-_WORD = 8  # bytes
 _COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 # The handles of kernels that were launched once: the first launch may load a kernel, and wait.
 _LOADED: set[int] = set()
@@ -39,9 +38,9 @@ class Launch(Addressed):
         # The driver reads the address of the only argument, which lies behind the argument.
         numbers = array("q", bytes(arguments))
         numbers.append(0)
-        words = [word for word, _ in addresses_of(type(arguments))]
-        super().__init__(numbers, words, lane)
-        self.kernel, self.grid, self.struct = kernel, grid, type(arguments)
+        struct: Any = type(arguments)
+        super().__init__(numbers, [word for word, _ in struct.addresses], lane)
+        self.kernel, self.grid, self.struct = kernel, grid, struct
         self._config: Configured | None = None
 
     def text(self, name: Name) -> str:
@@ -61,16 +60,16 @@ class Launch(Addressed):
             cooperative = None if kernel.resident is None else _COOPERATIVE
             config = configured(self.grid, kernel.threads, kernel.shared, stream, cooperative)
             self._config = config
-        launch = (keeping if kernel.function in _LOADED else letting_go)("cuLaunchKernelEx")
-        status = launch(config.address, kernel.function, begin + (count - 1) * _WORD, None)
+        launch = (keeping if kernel.function in _LOADED else letting_go).cuLaunchKernelEx
+        status = launch(config.address, kernel.function, begin + (count - 1) * WORD, None)
         if status:
             check_launch(status, f"launch of {kernel.name} on cuda:{kernel.device}")
         _LOADED.add(kernel.function)
 
 
-def fields_text(op: Addressed, struct: type[ctypes.Structure], name: Name) -> str:
+def fields_text(op: Addressed, struct: Any, name: Name) -> str:
     """Return the memory that an operation gives to a struct, by the names of the fields."""
-    fields = dict(addresses_of(struct))
+    fields = dict(struct.addresses)
     return ", ".join(f"{fields[word]} = {memory}" for word, memory in op.named(name).items())
 
 
@@ -91,7 +90,7 @@ class Fill(Addressed):
     def __call__(self, running: Running) -> None:
         """Set them."""
         (begin,) = self.filled(running)
-        status = keeping("cuMemsetD8Async")(begin, self._byte, self._size, running.stream)
+        status = keeping.cuMemsetD8Async(begin, self._byte, self._size, running.stream)
         if status:
             check(status)
 
@@ -111,28 +110,3 @@ class MakeRoom(Op):
     def __call__(self, running: Running) -> None:
         """Wait, if it is needed."""
         make_room(self._device, running.stream)
-
-
-@lru_cache(maxsize=256)
-def addresses_of(struct: type[Any], first: int = 0, name: str = "") -> tuple[tuple[int, str], ...]:
-    """Return the words of a struct, or of an array, that are addresses, and their names.
-
-    `first` is the number of its first word, and `name` that of the field that holds it.
-    """
-    if struct is ctypes.c_void_p:
-        return ((first, name),)
-    if issubclass(struct, ctypes.Array):
-        each: Any = struct._type_
-        words, count = ctypes.sizeof(each) // _WORD, ctypes.sizeof(struct) // ctypes.sizeof(each)
-        parts = [addresses_of(each, first + i * words, f"{name}[{i}]") for i in range(count)]
-        return tuple(word for part in parts for word in part)
-    if not issubclass(struct, ctypes.Structure):
-        return ()
-    fields = [
-        (own, kind, getattr(struct, own).offset // _WORD) for own, kind, *_ in struct._fields_
-    ]
-    named = [
-        addresses_of(kind, first + place, f"{name}.{own}" if name.endswith("]") else own)
-        for own, kind, place in fields
-    ]
-    return tuple(word for field in named for word in field)

@@ -13,9 +13,9 @@ import torch
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
+from ...codegen.layout import Product, layout_of
 from ...errors import ResidencyError
 from ..call.facts import Counts, facts_of
-from ..program.gemms import Product, products_of
 from ..program.recorder import refuse_recording
 from .arguments import arguments_of
 from .driver.described import is_described
@@ -41,10 +41,7 @@ class StepDown(Protocol):
         steps: int,
         failed: Exception | None = None,
     ) -> Result:
-        """Run, and return what `run`, which launches a plan, gives.
-
-        `failed` is why the plan itself has just failed; None if it was not tried.
-        """
+        """Return what `run` gives, which launches a plan; `failed` is why its own plan did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,24 +80,26 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         sizes,
         device,
         counts,
-        products_of(cell),
-        arguments_of(plan.direction, counts, plan.masked),
+        layout_of(cell).products,
+        arguments_of(plan.direction, counts.states, counts.params, plan.masked, counts.unweighted),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),
     )
 
 
-def launched_where_room(
-    ready: Prepared, step_down: StepDown, launch: Callable[[Prepared], Result], steps: int
-) -> Result:
-    """Launch, or let `step_down` launch another plan if there is no room."""
+def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+    """Launch, or let another plan be launched if there is no room and the caller chose none.
+
+    A call does all else, such as allocations, once and outside of this function.
+    """
+    step_down = ready.step_down
+    if step_down is None or is_described(ready.device):
+        return launch(ready)
 
     def run(plan: KernelPlan) -> Result:
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
 
-    if is_described(ready.device):
-        return launch(ready)
     if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
         refuse_recording()
         return step_down(ready.plan, run, steps)  # asks first how much memory is free

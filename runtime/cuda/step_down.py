@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeVar
 
 import torch
@@ -101,7 +100,6 @@ def free_bytes(device: int) -> int:
     return new + reserved - torch.cuda.memory_allocated(device)
 
 
-@lru_cache(maxsize=64)
 def _others(
     question: PlanQuestion, direction: Direction, masked: Masked = False
 ) -> tuple[KernelPlan, ...]:

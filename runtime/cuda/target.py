@@ -11,6 +11,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
+from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.masks import Masks
@@ -26,9 +27,8 @@ from . import ahead, kernels
 from .directions.joins import joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
-from .driver.room import make_room
+from .driver.room import stream_with_room
 from .driver.streams import current_stream, is_capturing
-from .launch import is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
 from .prepared import Prepared
@@ -57,12 +57,7 @@ class CudaTarget(Target):
     takes_steps = True
     steps_as_sequences = True
     at_once = True
-    dtypes: tuple[torch.dtype, ...] = (
-        torch.float32,
-        torch.float64,
-        torch.bfloat16,
-        torch.float16,
-    )
+    dtypes = tuple(DTYPES)
     # What the kernels do, each as `Target` says it.
     find_compiler = staticmethod(find_cuda)
     rounds = staticmethod(rounds)
@@ -113,7 +108,7 @@ class CudaTarget(Target):
 
     def replays(self, call: Call) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
-        return Replays(_stream_of)
+        return Replays(stream_with_room)
 
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
         """Return the copies of packed rows, on the device of `starts`."""
@@ -195,16 +190,6 @@ def _ready(
         check_counts(steps, *sizes[:2])
     masked = False if masks is None else masks.kind
     return ready_for(layer_call, direction, *sizes, like.dtype, like.device.index, masked)
-
-
-def _stream_of(device: torch.device) -> int | None:
-    """Return the stream to replay a call on, with room for its launches; None if there is none."""
-    index = device.index
-    if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
-        return None
-    stream = torch._C._cuda_getCurrentRawStream(index)
-    make_room(index, stream)
-    return stream
 
 
 on_remember(forget_replays)  # what was chosen before may be another plan

@@ -21,10 +21,7 @@ Clock = Callable[[Callable[[], None]], float]
 
 
 class TrialCall:
-    """Inputs of a size, and a forward and a backward over them by any plan.
-
-    At most `most_steps` steps are run.
-    """
+    """Inputs of a size, and a forward and a backward over `most_steps` of them by any plan."""
 
     def __init__(self, asked: Asked, device: torch.device, most_steps: int) -> None:
         cell, shape = asked.cell, asked.shape

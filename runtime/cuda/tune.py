@@ -19,7 +19,7 @@ from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..store.log import log
 from ..store.tuned import Asked, remember
-from .launch import on_device
+from .driver.streams import on_device
 from .trial import TrialCall
 
 CANDIDATES = 4
@@ -47,10 +47,7 @@ class Tuning:
 
     @property
     def winner(self) -> Plan:
-        """Fastest plan, forward and backward together; the cheapest where none ran.
-
-        It joins the fastest plan of each direction where that gains.
-        """
+        """Fastest plan, of two where joining directions gains; the cheapest where none ran."""
         ran = [(t.plan, t.microseconds) for t in self.trials if t.microseconds]
         if not ran:
             return self.trials[0].plan
@@ -93,10 +90,7 @@ def _in_one_line(error: Exception) -> str:
 
 
 def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
-    """Return the cheapest of every kind that may yet win, then the next cheapest.
-
-    An estimate is wrong for a whole kind rather than for one plan of a kind.
-    """
+    """Return the cheapest of each kind, as estimates are wrong of whole kinds, then the next."""
     best_of_kind = {plan.variant: plan for plan in reversed(plans)}
     bound = _DOUBT * sum(plans[0].costs)
     first = [p for p in plans if p is best_of_kind[p.variant] and sum(p.costs) <= bound]
@@ -107,10 +101,7 @@ def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
 def measure_plans(
     asked: Asked, plans: Sequence[Plan], device: int
 ) -> list[tuple[float, float] | Exception]:
-    """Return the median times of plans that take turns on the same inputs.
-
-    They are microseconds per step, forward and backward, or the error that the plan raised.
-    """
+    """Return medians of plans in turns, in us per step, forward and backward, or their errors."""
     with on_device(torch.device("cuda", device)), torch.no_grad():
         call = TrialCall(asked, torch.device("cuda", device), _STEPS)
         failures: dict[int, Exception] = {}

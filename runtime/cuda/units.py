@@ -9,13 +9,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Final
 
-from ...codegen.render import Unit
+from ...codegen.render import Unit, cuda_unit
 from ..store.files import cached, file_name, look_up
 from ..store.log import log
 from .driver.device import nvrtc_version
 from .nvrtc import Binary, built, compile_flags, unpacked
 
 _DTYPE: Final = "float32"  # whose flags round divisions as IEEE 754 does
+
+
+def unit_of(file: str, to: str = "") -> Unit:
+    """Return the unit of a file; its kernels write the type `to`, if that is given."""
+    unit = cuda_unit(file)
+    if not to:
+        return unit
+    return unit._replace(name=f"{unit.name}_{to}", code=f"#define RNNC_TO {to}\n{unit.code}")
 
 
 def compile_unit(unit: Unit, arch: str) -> Binary:

@@ -27,9 +27,6 @@ def watchdog_bound() -> int:
     The variable is read once a process. Where it is not set and the process is one of several, the
     bound is longer than torch's time-out of a collective: a kernel of NCCL that waits for a late
     rank may hold multiprocessors, and that wait ends with torch's error.
-
-    Raises:
-        SettingError: the variable is no number of seconds.
     """
     text = _asked() or _default()
     try:

@@ -1,7 +1,4 @@
-"""Exchange of tensors between two ways to spread them over ranks.
-
-A rank has some steps of all heads, or all steps of some heads.
-"""
+"""Exchange of some steps of all heads for all steps of some heads, between ranks."""
 
 from __future__ import annotations
 
@@ -78,10 +75,7 @@ class Steps(NamedTuple):
         return sum(self.counts[: self.mesh.get_local_rank()])
 
     def to_heads(self, x: Tensor) -> Tensor:
-        """Exchange some steps of all heads, (T_r, B, N, ...), for all steps of this rank's heads.
-
-        The result is (T, B, N / n, ...), contiguous.
-        """
+        """Exchange this rank's steps of all heads, (T_r, B, N, ...), for its heads of all steps."""
         ranks = len(self.counts)
         by_rank = torch.unflatten(x, 2, (ranks, -1)).movedim(2, 0)
         sent = by_rank.flatten(0, 1)
@@ -89,20 +83,14 @@ class Steps(NamedTuple):
         return self._exchanged(sent, *sizes)
 
     def to_steps(self, y: Tensor) -> Tensor:
-        """Exchange all steps of this rank's heads, (T, B, N / n, ...), for some steps of all heads.
-
-        The result is (T_r, B, N, ...).
-        """
+        """Exchange its heads of all steps, (T, B, N / n, ...), for a rank's steps of all heads."""
         ranks = len(self.counts)
         sizes = [self.own] * ranks, list(self.counts)
         received = self._exchanged(y, *sizes)
         return torch.unflatten(received, 0, (ranks, self.own)).movedim(0, 2).flatten(2, 3)
 
     def gathered(self, x: Tensor) -> Tensor:
-        """Return x (T_r, ...) with all steps, on all ranks.
-
-        x is of bool, or of numbers, whose gradients are summed over the ranks.
-        """
+        """Return x (T_r, ...) with all steps, on all ranks; gradients are summed over them."""
         most, given = max(self.counts), x.to(torch.uint8) if x.dtype == torch.bool else x
         if self.own < most:
             padding = given.new_zeros(most - self.own, *given.shape[1:])
@@ -115,10 +103,7 @@ class Steps(NamedTuple):
         return found.to(x.dtype)
 
     def _exchanged(self, x: Tensor, received: list[int], sent: list[int]) -> Tensor:
-        """Exchange the parts of x along its first axis: each comes from another rank.
-
-        The result is a plain tensor, which kernels read: it is waited for.
-        """
+        """Exchange parts along the first axis, and wait: kernels read the plain result."""
         group = self.mesh.get_group().group_name
         if not torch.compiler.is_compiling() and torch.is_inference_mode_enabled():
             # Torch 2.11 has the operator with a derivative for tensors of autograd alone.

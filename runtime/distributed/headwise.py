@@ -97,7 +97,8 @@ class Headwise(Parallel):
 
     def _entered(self, whole: LayerRun) -> LayerRun:
         x = entered(whole.x, self._mesh, self._input_layout)
-        return whole._replace(x=x, unweighted=self._own_heads(whole.unweighted))
+        inputs = self._own_heads(entered(each, self._mesh) for each in whole.unweighted)
+        return whole._replace(x=x, unweighted=inputs)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
         settings, weights = self._one_layer(run.cell), map(local, self._weights_of_layer(layer))

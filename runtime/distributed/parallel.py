@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import torch
@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from ...cellspec.cell import CellSpec
 from ...errors import RnncError, TensorError
 from ..call.ragged import Ragged
-from ..call.rows_form import rows_form
+from ..call.rows_form import RowsForm
 from ..call.settings import Settings
 from ..call.tensors import States, inputs_of
 from ..module.rnn import RNN
@@ -86,7 +86,7 @@ class Parallel(RNN):
         # States are those of this rank's heads.
         ranks = self._mesh.size()
         self._widths = [width // ranks for width in self._widths]
-        self._own_form = rows_form(self.heads // ranks, self.hidden_size // self.heads)
+        self._own_form = RowsForm(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
         """Run `rnnc.RNN.forward` with x as the style takes it, on all ranks.
@@ -227,11 +227,10 @@ class Parallel(RNN):
             return y
         return dropped(y, self.dropout, self._mesh.get_local_rank())
 
-    def _own_heads(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the parts of the cell's inputs, the same on all ranks, for this rank's heads."""
+    def _own_heads(self, whole: Iterable[Tensor]) -> list[Tensor]:
+        """Return the parts of the cell's inputs, of all heads and steps, for this rank's heads."""
         count = self.heads // self._mesh.size()
         first = self._mesh.get_local_rank() * count
-        whole = [entered(each, self._mesh) for each in inputs]
         return [x.narrow(-2, first, count) if x.shape[-2] > 1 else x for x in whole]
 
     def _states_out(self, lasts: Sequence[States]) -> States:
@@ -257,10 +256,7 @@ def local(weight: Tensor | None) -> Tensor | None:
 
 
 def entered(x: Tensor, mesh: DeviceMesh, layout: Any = None) -> Tensor:
-    """Return a tensor that is the same on all ranks, and whose gradient is the sum over all ranks.
-
-    x is a DTensor, or a plain tensor of `layout`; None for one that all ranks have.
-    """
+    """Return x, given in a layout, on all ranks; its gradient is the sum over all ranks."""
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, [layout or Replicate()], run_check=False)
     return x.redistribute(mesh, [Replicate()]).to_local(grad_placements=[Partial()])

@@ -125,7 +125,9 @@ class Sequential(Parallel):
         ragged = whole.ragged
         if ragged is not None:
             x, ragged = self._of_all_steps(x, ragged, steps)
-        unweighted = self._of_all_inputs(whole.unweighted, steps)
+        own = (u.expand(*u.shape[:-3], steps.own, *u.shape[-2:]) for u in whole.unweighted)
+        in_time = (steps.gathered(u.movedim(-3, 0)).movedim(0, -3) for u in own)
+        unweighted = self._own_heads(in_time)
         return whole._replace(x=x, ragged=ragged, unweighted=unweighted, steps=steps)
 
     def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
@@ -201,16 +203,6 @@ class Sequential(Parallel):
             found, wanted = "what is stored for each step", "one value for all steps"
             raise TensorError("reset_to", found, wanted, "HeadwiseParallel, which takes it")
         return x, Ragged(lengths, None if reset is None else steps.gathered(reset), values)
-
-    def _of_all_inputs(self, inputs: Sequence[Tensor], steps: Steps) -> list[Tensor]:
-        """Return the cell's inputs of this rank's heads at all steps, from those at its steps."""
-        heads = self.heads // self._mesh.size()
-        first, found = self._mesh.get_local_rank() * heads, []
-        for each in inputs:
-            own = each.expand(*each.shape[:-3], steps.own, *each.shape[-2:])
-            whole = steps.gathered(own.movedim(-3, 0)).movedim(0, -3)
-            found.append(whole.narrow(-2, first, heads) if whole.shape[-2] > 1 else whole)
-        return found
 
     def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
         if self._use_local_output:

@@ -29,9 +29,6 @@ def spread_heads(
     The module is an `rnnc.RNN`, the same on all ranks of a mesh of one dimension. `options` are
     attributes of the kind. All ranks take the weights of the rank `source`; None keeps each one's
     own.
-
-    Raises:
-        TensorError: on all ranks, if the module or the mesh of one does not fit.
     """
     style = kind.style
     _check_mesh(mesh, style)

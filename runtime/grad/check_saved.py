@@ -21,11 +21,7 @@ SavedKind = tuple[torch.Size, torch.dtype] | None
 
 
 def as_left(saved: Sequence[Any], kinds: Sequence[SavedKind], device: torch.device) -> list[Any]:
-    """Return saved tensors as kernels can read them.
-
-    Hooks on saved tensors may have returned others: a `TensorError` is raised for one that is not
-    as the forward left it.
-    """
+    """Return saved tensors as kernels can read them, or raise a `TensorError` for a changed one."""
     return [
         None if kind is None else check_as_left(f"saved tensor {i}", tensor, *kind, device=device)
         for i, (tensor, kind) in enumerate(zip(saved, kinds, strict=True))
@@ -35,10 +31,7 @@ def as_left(saved: Sequence[Any], kinds: Sequence[SavedKind], device: torch.devi
 def check_as_left(
     name: str, tensor: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return a tensor that is as the forward left it; a copy if kernels cannot read it in place.
-
-    Any other tensor raises a `TensorError`, in which `name` is its name.
-    """
+    """Return a tensor as the forward left it, copied if kernels need it; any other is an error."""
     wanted = f"shape {tuple(shape)}, {dtype}, on {device}: what the forward left"
     found = _found(tensor, shape, dtype, device)
     if found is not None:

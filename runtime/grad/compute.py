@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..call.call import Call, Tensors, joint_call
+from ..call.call import Call, Tensors
 from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
@@ -18,10 +18,7 @@ from .layers.sweep import left_by
 
 
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
-    """Return the results of a call: states at all steps, states after the last; and what it keeps.
-
-    `tensors` has None for each weight that there is not.
-    """
+    """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
         stepped = TARGETS[call.target].step(_step_of(call, tensors))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
@@ -84,7 +81,7 @@ def forgets_wx(call: Call) -> bool:
 
 def sequences_of(call: Call, tensors: Tensors, kept: Kept) -> list[Tensor]:
     """Return the results at all steps of a call, again from what it kept."""
-    run = joint_call(call) if call.joint else call
+    run = call.both or call
     steps, batch = kept.runs[-1][0].shape[:2]
     rows = layer_rows(run, (steps, batch), tensors)
     return joined_states(run, rows, kept.runs)

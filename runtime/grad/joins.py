@@ -75,10 +75,7 @@ class Join(NamedTuple):
     def beside(
         self, tensors: Sequence[Any], dims: Dims, needs: Sequence[bool] = ()
     ) -> list[Tensor]:
-        """Return the tensors of the call of all, from the last ones of the flat order.
-
-        `needs` says which need a gradient, in a backward.
-        """
+        """Return the tensors of the call of all, from the last of the flat order."""
         found, wanted = [], needs or [False] * len(tensors)
         places = self.places[-len(tensors) :]
         for tensor, dim, need, place in zip(tensors, dims, wanted, places, strict=True):
@@ -88,10 +85,7 @@ class Join(NamedTuple):
         return found
 
     def results_beside(self, tensors: Sequence[Any], dims: Dims, kept: bool) -> list[Any]:
-        """Return results of the call of all, or their gradients; None for each that is zero.
-
-        Those that only a backward reads if `kept`, with the states at all steps; else the others.
-        """
+        """Return results of the call of all, or their gradients; those for a backward if `kept`."""
         axes = [1 + self.of_heads] * len(tensors) if kept else self._axes(len(tensors))
         return [
             None if tensor is None else self._beside(tensor, dim, Place(axis), False)
@@ -162,12 +156,9 @@ class Join(NamedTuple):
 
 
 def join_of(written: CallText, dims: Dims, size: int, batch: int) -> Join | None:
-    """Return how a batch of calls is one call; None if it is not.
+    """Return how `size` calls of `batch` rows are one call; None if they are not.
 
-    Args:
-        dims: the axis of the batch in each tensor of the flat order; None if calls share it.
-        size: number of calls.
-        batch: rows of each call.
+    `dims` are the axes of the batch in the flat order of tensors; None for one that calls share.
     """
     for of_heads in (False, True)[: 1 + written.asked.takes_wx]:
         places = _places(written, of_heads)
@@ -207,10 +198,7 @@ def shape_of(tensor: Tensor, dim: int | None) -> tuple[int, ...]:
 
 
 def _is_loose(place: Place, shape: tuple[int, ...]) -> bool:
-    """Return True if a tensor of a call has one value for the whole axis.
-
-    It has 1 there, or lacks the axis: reset values of all rows.
-    """
+    """Return True if a tensor has one value for the whole axis, or lacks that: reset values."""
     if place.spreads:
         return place.axis is not None and shape[place.axis] == 1
     return place.axis == -2 and len(shape) == 2

@@ -31,10 +31,7 @@ class Node(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, entry: Entry, *flat: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the states of the last layer at all steps, and all states after the last one.
-
-        `flat` is as in `Tensors.flat`.
-        """
+        """Return the states of the last layer at all steps, and all states after the last one."""
         call = entry.call
         with profiled("rnnc::step" if call.single else "rnnc::scan"):
             run = partial(_forward, call, flat)

@@ -34,7 +34,7 @@ class Given(nn.Module):
         count, axes = rnn.num_layers, "(num_layers, B, hidden_size)"
         count, axes = (2 * count, f"(2 * {axes[1:]}") if rnn.bidirectional else (count, axes)
         shapes = [(count, *batch, width) for width in rnn._widths]
-        check_states(states, rnn._state_names, shapes, axes, "x", x)
+        check_states(states, rnn._state_names, shapes, axes, x)
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths, resets and reset values of a call, checked; None without any."""

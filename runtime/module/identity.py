@@ -35,10 +35,7 @@ def identity_of(cell: CellSpec) -> dict[str, Any]:
 
 
 def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
-    """Raise a `TensorError` if a state dict was saved by a module of another cell.
-
-    `found` is the entry in its metadata; None, of a state dict without one, passes.
-    """
+    """Raise a `TensorError` if `found`, the metadata of a state dict, names another cell."""
     digest, equations = _compared(cell)
     if not isinstance(found, dict) or found.get("digest") == digest:
         return
@@ -128,7 +125,9 @@ def _values(cell: CellSpec) -> list[str]:
         unweighted = [zero if i.name in drawn else draw(2, 2, 1, 3) for i in cell.inputs]
         inputs = ScanInputs(wx, R, b, initial_states, R_diag, params, unweighted=unweighted)
         sequences, _ = scan_reference(cell, inputs)
-        return [_rounded(v) for s in sequences for v in s.flatten().tolist()]
+        # Rounded to 6 decimals and 6 significant digits; -0 becomes 0.
+        values = [round(v, _DIGITS) + 0.0 for s in sequences for v in s.flatten().tolist()]
+        return [f"{value:.{_DIGITS}g}" for value in values]
 
 
 def _without_draws(cell: CellSpec) -> CellSpec:
@@ -145,8 +144,3 @@ def _numbers() -> Iterator[float]:
     while True:
         state = state * 48271 % 0x7FFFFFFF
         yield state / 0x7FFFFFFF
-
-
-def _rounded(value: float) -> str:
-    """Return a number rounded to 6 decimals and 6 significant digits; -0 becomes 0."""
-    return f"{round(value, _DIGITS) + 0.0:.{_DIGITS}g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -14,22 +15,6 @@ from ..targets.target import Target
 
 if TYPE_CHECKING:
     from .rnn import RNN
-
-# What `repr` shows where it is something else.
-_DEFAULTS = {
-    "heads": 1,
-    "num_layers": 1,
-    "bias": True,
-    "batch_first": False,
-    "dropout": 0.0,
-    "bidirectional": False,
-    "proj_size": 0,
-    "backend": "auto",
-    "variant": "auto",
-    "save": "gates",
-    "precision": None,
-    "layers": "auto",
-}
 
 
 class Options(nn.Module):
@@ -57,8 +42,12 @@ class Options(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the arguments that differ from their defaults, as text."""
-        rnn = cast("RNN", self)
+        from .rnn import RNN
+
+        rnn = cast(RNN, self)
         shown = [rnn.cell.name, str(rnn.input_size), str(rnn.hidden_size)]
-        found = {name: getattr(self, name) for name in _DEFAULTS}
-        options = [f"{k}={v!r}" for k, v in found.items() if v != _DEFAULTS[k]]
-        return ", ".join(shown + options)
+        for name, option in signature(RNN).parameters.items():
+            value = getattr(self, name, None)  # None for the device and the dtype of parameters
+            if option.kind is option.KEYWORD_ONLY and value != option.default:
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)

@@ -18,7 +18,7 @@ from ..call.layer_call import ORDERS, Order
 from ..call.options import check_choice, check_flag
 from ..call.projection import WEIGHT, projection_of
 from ..call.ragged import Ragged
-from ..call.rows_form import rows_form
+from ..call.rows_form import RowsForm
 from ..call.settings import states_asked
 from ..call.tensors import States
 from ..check.module import (
@@ -157,14 +157,13 @@ class RNN(Steps, Options, Weighted):
         self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
         self._draws, self._mean = bool(self.cell.drawn), self.cell.mean()
-        self._initial_values = [s.init for s in self.cell.states]
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
         self._projection = projection_of(self.cell, self.proj_size, dim)
         width = self.heads * self.proj_size or self.hidden_size
         # The features of each state.
         self._widths = [width, *[self.hidden_size] * (len(self._state_names) - 1)]
-        self._form = rows_form(self.heads, dim)
+        self._form = RowsForm(self.heads, dim)
         self._weights = [
             weights_of_layer(
                 self.cell,

@@ -81,7 +81,7 @@ class Stepper:
             self._x = new(self._shape).zero_()
             self._y = new(batch, rnn._widths[0])
             names = [named.attribute for named in rnn._in_order if named is not None]
-            self._watched = Watched(rnn, names, "stepper", "rnn.stepper(...)")
+            self._watched = Watched(rnn, names)
             self._replays = self._captured(len(names))
             self.reset()
 

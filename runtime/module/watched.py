@@ -1,4 +1,4 @@
-"""Parameters of a module whose memory a graph reads."""
+"""Parameters of a module whose memory a stepper reads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from ..call.plain import all_plain, guard_of
 class Watched:
     """Parameters of a module as they were, to be checked for changes.
 
-    Attributes of the module that hold a tensor which is computed at every call are left out. In
-    messages, `what` names the reader of the parameters, and `again` the way to make it anew.
-
-    Raises:
-        TensorError: a parameter has no memory of its own, as those of a sharded module.
+    Attributes of the module that hold a tensor which is computed at every call are left out.
     """
 
-    def __init__(self, module: nn.Module, names: Sequence[str], what: str, again: str) -> None:
-        self._owner, self._what, self._again = module._parameters, what, again
+    def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
+        self._owner = module._parameters
         found = [(name, self._owner.get(name)) for name in names]
         self._named = [(name, tensor) for name, tensor in found if tensor is not None]
         for name, tensor in self._named:
@@ -30,8 +26,8 @@ class Watched:
                 raise TensorError(
                     name,
                     f"a {type(tensor).__name__} on {tensor.device}, sharded or without memory",
-                    f"a parameter that a {what} can read by its address",
-                    f"{again} of a module that is not sharded",
+                    "a parameter that a stepper can read by its address",
+                    "rnn.stepper(...) of a module that is not sharded",
                 )
         self._tensors: list[Tensor] = [tensor for _, tensor in self._named]
         self._places = [tensor.data_ptr() for tensor in self._tensors]
@@ -62,9 +58,9 @@ class Watched:
     def _error(self, name: str, found: str) -> TensorError:
         return TensorError(
             name,
-            f"{found} the {self._what} was made",
+            f"{found} the stepper was made",
             "the same parameter, changed in place at most",
-            f"{self._again} after the module was changed",
+            "rnn.stepper(...) after the module was changed",
         )
 
 

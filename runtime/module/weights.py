@@ -79,10 +79,7 @@ def _draw_uniform(named: Named, weight: Tensor, bound: float) -> None:
 
 
 def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> Tensor:
-    """Return a weight of a module, or the tensor that has replaced it; raise if it does not fit.
-
-    It must be on `device`, since kernels read it by its address; None for anywhere.
-    """
+    """Return a weight of a module, or what has replaced it, on a device; None for any."""
     _, attribute, shape, _ = named
     weight: Tensor | None = module._parameters.get(attribute)
     if weight is None:

@@ -115,3 +115,14 @@ class OnKernels:
     def __prepare_scriptable__(self) -> Any:
         """Return torch's own module with the same parameters, for `torch.jit.script`."""
         return as_torch(self)
+
+
+class TwoStates(OnKernels):
+    """A module with the two states of an LSTM."""
+
+    def _states_of(self, hx: Any) -> Sequence[Any] | None:
+        # Anything but a pair becomes a sequence of another length.
+        return hx if hx is None or (isinstance(hx, tuple | list) and len(hx) == 2) else (hx,)
+
+    def _hx_of(self, states: States) -> Any:
+        return states

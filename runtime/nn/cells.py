@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from torch import nn
 
-from ..call.tensors import States
+from .base import TwoStates
 from .kinds import Kind, kind_of
-from .modules import pair_of
 from .steps import Cells
 
 
-class LSTMCell(Cells, nn.LSTMCell):
+class LSTMCell(TwoStates, Cells, nn.LSTMCell):
     """`torch.nn.LSTMCell` on the kernels of rnnc.
 
     The arguments, the parameters, the state dict, inputs and results are those of
@@ -42,12 +38,6 @@ class LSTMCell(Cells, nn.LSTMCell):
     __module__ = "rnnc.nn"
     torch_class = nn.LSTMCell
     _mode = "LSTM"
-
-    def _states_of(self, hx: Any) -> Sequence[Any] | None:
-        return pair_of(hx)
-
-    def _hx_of(self, states: States) -> Any:
-        return states
 
 
 class GRUCell(Cells, nn.GRUCell):

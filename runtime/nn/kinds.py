@@ -22,10 +22,7 @@ class Kind(NamedTuple):
     gates: int
 
     def settings(self, layers: int, both: bool, hidden: int, dropout: float) -> Settings:
-        """Return the settings of a module, without its weights.
-
-        `hidden` counts the units of each direction of a layer.
-        """
+        """Return the settings of a module; `hidden` are the units of a direction of a layer."""
         sizes = layers, both, 1, hidden
         return Settings(self.cell, *sizes, dropout, "auto", Choice(), form=self.form)
 

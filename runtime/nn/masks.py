@@ -35,10 +35,7 @@ def check_packed(masks: Masks) -> None:
 
 
 def run_without_kernels(module: Sequences, input: Any, hx: Any, masks: Masks) -> Any:
-    """Run torch's own forward, and then raise a `TensorError` if there are lengths or resets.
-
-    If torch refuses the other arguments, its error comes first.
-    """
+    """Run torch's own forward, whose errors come first; then refuse lengths and resets."""
     found = run_torch(module, input, hx)
     for name in named_masks(masks):
         raise TensorError(

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from torch import nn
 
-from ..call.tensors import States
+from .base import TwoStates
 from .sequences import Sequences
 
 
-def pair_of(hx: Any) -> Sequence[Any] | None:
-    """Return the two states of an LSTM; anything else becomes a sequence of another length."""
-    if hx is None or (isinstance(hx, tuple | list) and len(hx) == 2):
-        return hx
-    return (hx,)
-
-
-class LSTM(Sequences, nn.LSTM):
+class LSTM(TwoStates, Sequences, nn.LSTM):
     """`torch.nn.LSTM` on the kernels of rnnc.
 
     The arguments, the parameters, the state dict, inputs and results are those of
@@ -64,12 +54,6 @@ class LSTM(Sequences, nn.LSTM):
 
     __module__ = "rnnc.nn"
     torch_class = nn.LSTM
-
-    def _states_of(self, hx: Any) -> Sequence[Any] | None:
-        return pair_of(hx)
-
-    def _hx_of(self, states: States) -> Any:
-        return states
 
 
 class GRU(Sequences, nn.GRU):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ...cellspec.library.lstm import lstm
 from ..call.call import Tensors
 from ..call.plain import is_watched
-from ..call.projection import Projection, projection_of
 from ..call.settings import Settings
 from ..call.tensors import States
 from ..run.projected import whole_layer
@@ -84,28 +81,19 @@ def _layers(
     weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, States]:
     """Run all layers, time first, batched."""
-    settings = recurrence_of(module)
-    projection = _projection(module.proj_size, module.hidden_size)
-    lasts: list[States] = []
+    settings, lasts = recurrence_of(module), list[States]()
     directions, every = len(settings.choices), parts_of(weights, PARAMETERS)
     for layer in range(module.num_layers):
         if layer and module._dropout:
             x = F.dropout(x, module._dropout)
         parts = every[directions * layer : directions * (layer + 1)]
         if states is None:
-            (x,), each = whole_layer(settings, projection, x, parts, ())
+            (x,), each = whole_layer(settings, x, parts, ())
             lasts += each
         else:
             x, last = _from_states(settings, x, [state[layer] for state in states], parts[0])
             lasts.append(last)
     return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
-
-
-@lru_cache(maxsize=64)
-def _projection(size: int, hidden: int) -> Projection:
-    found = projection_of(lstm, size, hidden)
-    assert found is not None
-    return found
 
 
 def _from_states(

@@ -39,10 +39,7 @@ def _root(names: dict[str, Any]) -> str:
 
 
 def warn(message: str, line: Line | None = None) -> None:
-    """Give a RuntimeWarning that points at the caller's line.
-
-    `line` is that line if another thread warns than the one that was called.
-    """
+    """Give a RuntimeWarning at the caller's line, or at `line` if another thread was called."""
     file, number, module, registry = line or calling_line()
     warnings.warn_explicit(message, RuntimeWarning, file, number, module, registry)
 

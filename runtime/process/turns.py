@@ -51,7 +51,7 @@ class _ShortTurns:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let threads take turns as usual, in a context."""
+        """Let threads take turns as usual, in a context in which a call waits for the device."""
         with self._lock:
             self._end()
         try:
@@ -110,11 +110,6 @@ def _set(seconds: float) -> None:
 SHORT_TURNS = _ShortTurns()
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=SHORT_TURNS.after_fork)
-
-
-def usual_turns() -> AbstractContextManager[None]:
-    """Return a context in which threads take turns as usual, where a call waits for the device."""
-    return SHORT_TURNS.paused()
 
 
 def short_turns(device: torch.device) -> AbstractContextManager[None]:

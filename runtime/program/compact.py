@@ -9,7 +9,7 @@ from .ops import Allocate, AllocateTogether, Free, Op, View
 
 # Of the memory that tensors share: it is freed with the last of them.
 _MOST_TOGETHER = 8 * 2**20
-_ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
+ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
 
 
 class Recorded:
@@ -74,7 +74,7 @@ class Recorded:
         for number, op in enumerate(self._ops):
             alone = isinstance(op, Allocate) and op.slot not in self._as_tensors
             if isinstance(op, Allocate) and alone and op.slot in self._last:
-                size = -(-op.nbytes // _ALIGNMENT) * _ALIGNMENT
+                size = -(-op.nbytes // ALIGNMENT) * ALIGNMENT
                 shared.append(_Temporary(op.slot, size, number, self._last[op.slot]))
         shared.sort(key=lambda each: each.size, reverse=True)
         offsets, size = _packed(shared)

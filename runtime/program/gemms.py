@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.layout import layout_of
+from ...codegen.layout import Product, layout_of
 from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
 from ..call.facts import facts_of
@@ -163,37 +162,6 @@ def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
     whole, rest = divmod(rows, size)
     found = [(0, size, whole)] if whole else []
     return [*found, (whole * size, rest, 1)] if rest else found
-
-
-class Product(NamedTuple):
-    """Product over all steps of the gradients of one tensor's gates and the state that they read.
-
-    Attributes:
-        of_input: whether the tensor is d_wx; else it is d_gates_no_input.
-        state: the number of the state.
-        pairs: the number of each matrix in R that gets a part of it, and that gate's column.
-        whole: whether the product is all of d_R, in the order of R.
-    """
-
-    of_input: bool
-    state: int
-    pairs: tuple[tuple[int, int], ...]
-    whole: bool
-
-
-def products_of(cell: CellSpec) -> tuple[Product, ...]:
-    """Return the products that give the gradient of R."""
-    layout = layout_of(cell)
-    return tuple(
-        Product(
-            of_input,
-            share.source.number,
-            tuple((matrix.number, column.number) for matrix, column in share.pairs),
-            share.whole,
-        )
-        for of_input, shares in ((True, layout.input_shares), (False, layout.rest_shares))
-        for share in shares
-    )
 
 
 def recurrent_sums(

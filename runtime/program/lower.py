@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .compact import ALIGNMENT
 from .program import Program
 from .recorder import Recorder
 
-_ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
 _device_of: Any = Tensor.device
 _is_cuda_of: Any = Tensor.is_cuda
 _DEVICE, _IS_CUDA = _device_of.__get__, _is_cuda_of.__get__
@@ -27,9 +27,6 @@ def lower(
         compute: makes the call.
         inputs: all tensors that it reads, on torch's device "meta".
         device: that the call takes them to be on.
-
-    Raises:
-        RuntimeError: the call does what no program holds.
     """
     address_of = _Addresses()
     with Recorder(inputs, address_of) as recorder, _OnDevice(device, address_of):
@@ -46,7 +43,7 @@ class _Addresses:
     def __init__(self) -> None:
         self._first: dict[int, int] = {}
         self._storages: list[Any] = []  # so that no other one takes the place of one that is gone
-        self._next = _ALIGNMENT
+        self._next = ALIGNMENT
 
     def __call__(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
@@ -54,7 +51,7 @@ class _Addresses:
         if first is None:
             first = self._first[storage._cdata] = self._next
             self._storages.append(storage)
-            self._next += (-(-storage.nbytes() // _ALIGNMENT) + 1) * _ALIGNMENT
+            self._next += (-(-storage.nbytes() // ALIGNMENT) + 1) * ALIGNMENT
         return first + int(tensor.storage_offset()) * tensor.element_size()
 
 

@@ -178,10 +178,7 @@ class Allocate(Op):
 
 
 class AllocateTogether(Op):
-    """Allocation of one piece of memory for tensors that are used by their addresses alone.
-
-    `offsets` are the first bytes of the slots, of which the first holds the memory.
-    """
+    """Allocation of one piece of memory, of the first slot, for tensors used by address alone."""
 
     __slots__ = ("_device", "_offsets", "_size", "_slot")
 
@@ -204,10 +201,7 @@ class AllocateTogether(Op):
 
 
 class Operate(Op):
-    """Run of an operator of torch, with a view in place of each tensor of its arguments.
-
-    It has no result slots if it changes tensors in place.
-    """
+    """Run of an operator of torch on views; in place where it has no result slots."""
 
     __slots__ = ("_arguments", "_named", "_operator", "_slots")
 

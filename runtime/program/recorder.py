@@ -148,10 +148,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def as_one(self, make: Callable[[Sequence[Op], Sequence[int]], Op]) -> Iterator[None]:
-        """Record the work of this context, without operators of torch, as one operation.
-
-        `make` gives it, from those that were recorded and the slots that they use.
-        """
+        """Record the work of this context as one operation, which `make` gives of all."""
         first = len(self._ops)
         yield
         ops, slots = self._ops[first:], set().union(*self._used[first:])

@@ -17,7 +17,7 @@ from ...codegen.shape import Reverse
 from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.tensors import Gradients, Saved
-from .gemms import products_of, states_before, sums_over_time
+from .gemms import states_before, sums_over_time
 
 
 def of_samples(layer_call: LayerCall, samples: int, saved: Saved, found: Gradients) -> Gradients:
@@ -41,10 +41,7 @@ def of_samples(layer_call: LayerCall, samples: int, saved: Saved, found: Gradien
 
 
 def input_weight_of_samples(samples: int, d_wx: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of W of each sample, (samples, Gx, N, D, input).
-
-    `d_wx` is (B, T, N, D, Gx), and x (T, B, input).
-    """
+    """Return the gradient of W of each sample, (samples, Gx, N, D, input)."""
     batch, _, heads, dim, gates = d_wx.shape
     rows, last = _rows(d_wx)
     own = _rows_of_samples(rows.flatten(2), batch // samples, samples)
@@ -64,7 +61,7 @@ def _of_matrices(
 ) -> Tensor:
     """Return d_R of each sample; `sizes` are rows of a sample, and samples."""
     _, steps, heads, dim, _ = found.d_wx.shape
-    products = products_of(cell)
+    products = layout_of(cell).products
     matrices, samples = sum(len(product.pairs) for product in products), sizes[1]
     to = found.d_wx.new_zeros(samples, matrices, heads, dim, dim)
     for of_input, state, pairs, whole in products if steps else ():
@@ -124,10 +121,7 @@ def _sum(gradient: Tensor, sizes: tuple[int, int]) -> Tensor:
 
 
 def _rows(d_gates: Tensor) -> tuple[Tensor, bool]:
-    """Return (T, B, N, K) of (B, T, N, D, gates) in the order of memory.
-
-    The other result is True if gates lie beside each other, and False if units do.
-    """
+    """Return (T, B, N, K) in the order of memory, and whether gates, not units, are adjacent."""
     in_time, last = d_gates.transpose(0, 1), d_gates.stride(4) == 1
     return (in_time if last else in_time.transpose(3, 4)).flatten(3), last
 

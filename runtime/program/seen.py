@@ -66,9 +66,6 @@ class Seen:
         self._entries: dict[Hashable, Entry] = {}
         self._keys: set[Hashable] = set()
 
-    def __deepcopy__(self, memo: Any) -> Seen:
-        return type(self)()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
 
@@ -96,10 +93,7 @@ class Seen:
         replays: Replays | None,
         options: Hashable = None,
     ) -> Entry | None:
-        """Return an entry for later calls; None if a tensor occurs twice.
-
-        `first` is that of the call itself, which compares nothing.
-        """
+        """Return an entry for later calls like `first`; None if a tensor occurs twice."""
         if len(set(map(id, tensors))) < len(tensors):
             return None
         # Replays keep constants, also those of modules that are gone.
@@ -113,10 +107,7 @@ class Seen:
 
 
 def have_memory(tensors: Iterable[Tensor]) -> bool:
-    """Return True if all tensors, plain ones, have memory.
-
-    Fully sharded modules free it between calls.
-    """
+    """Return True if all plain tensors have memory; fully sharded modules free it between calls."""
     # A list takes less time than a generator.
     return all([t.data_ptr() or not t.numel() for t in tensors])  # noqa: C419
 

@@ -11,10 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class Slot:
-    """A tensor of the call, or all of its storage if `own`.
-
-    The tensor is not kept, so that memory is freed as without a recorder.
-    """
+    """Memory of a tensor, or of its storage if `own`; neither is kept, so it is freed as usual."""
 
     def __init__(self, tensor: Tensor, begin: int, own: bool) -> None:
         """Make it from a tensor, whose first element is at the address `begin`."""

@@ -11,13 +11,7 @@ from .words import tensor_text
 
 
 def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[str | None]) -> str:
-    """Return a program in words.
-
-    Args:
-        program: what to print.
-        inputs: the inputs of the program and their names, in order.
-        results: the names of its results, in order; None for one without a name.
-    """
+    """Return a program in words, by the names of its inputs and results, None for one without."""
     names = dict(enumerate(inputs))
 
     def name(slot: int, offset: int) -> str:

@@ -39,10 +39,7 @@ def kind_of(kind: Literal["sequence", "all states", "step"], samples: bool) -> K
 
 
 class Module(Protocol):
-    """Module whose calls may be known.
-
-    `batch_first` says that x of a sequence is (B, T, input).
-    """
+    """Module whose calls may be known; with `batch_first`, x of a sequence is (B, T, input)."""
 
     batch_first: bool
     _parameters: dict[str, Any]
@@ -56,10 +53,7 @@ class Module(Protocol):
 
 
 class KnownCalls(Seen):
-    """Calls of one module that passed all checks, by their kind.
-
-    The checks of one method do not answer for another.
-    """
+    """Calls of one module that passed all checks, by their kind: each has checks of its own."""
 
     def find_sequence(
         self,
@@ -70,10 +64,7 @@ class KnownCalls(Seen):
         unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
         kind: Kind = "sequence",
     ) -> Ready | None:
-        """Return what `find_call` does, for a call over time as the caller makes it.
-
-        `rows` are lengths, resets and reset values. Nothing is found where x is not batched.
-        """
+        """Return `find_call` of a batched call as the caller makes it; `rows` are its masks."""
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
         if x.is_nested or x.layout != torch.strided:

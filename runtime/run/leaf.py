@@ -14,9 +14,6 @@ def as_leaf(module: nn.Module, input: Proxy, *more: Any, **named: Any) -> Any:
     """Return a call of a module as one node of a graph of `torch.fx`, like one of torch's modules.
 
     The last of `more` are left out if they are None, and so are those of `named`.
-
-    Raises:
-        TensorError: the module itself is traced, whose graph cannot hold it.
     """
     tracer = cast(Tracer, input.tracer)
     path = tracer.path_of_module(module)

@@ -97,10 +97,7 @@ def run_operator(
     else:
         text = write_call(CallText(settings, keep, Asked(kind, *wanted), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
-    if compiling:
-        results = call_op(flat, text)
-    else:
-        results = run_functional(flat, text) if followed else call_op(flat, text)
+    results = run_functional(flat, text) if followed else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
     sequences = states_of_cell if asked.all_states else 1
     return results[:sequences], tuple(results[sequences : sequences + states_of_cell])

@@ -39,6 +39,7 @@ def scan_projected(
         sizes = x.shape[1], x.shape[0]
         made = masks_by_torch(ragged, sizes, x.device, settings.reverses)
         x = ragged.cleaned(x)
+    one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     lasts: list[States] = []
     found: list[Tensor] = []
     for layer in range(settings.layers):
@@ -48,7 +49,7 @@ def scan_projected(
         own = parts[layer * directions : (layer + 1) * directions]
         if not (ragged or states or projection.init or wanted) and len(x) > 1:
             inputs = inputs_of(unweighted, slice(len(lasts), len(lasts) + directions))
-            found, last = whole_layer(settings, projection, x, own, inputs)
+            found, last = whole_layer(one, x, own, inputs)
             lasts += last
         else:
             outputs = []
@@ -69,20 +70,15 @@ def scan_projected(
 
 
 def whole_layer(
-    settings: Settings,
-    projection: Projection,
-    x: Tensor,
-    parts: Sequence[Part],
-    unweighted: Sequence[Tensor],
+    settings: Settings, x: Tensor, parts: Sequence[Part], unweighted: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected.
 
-    The results are the output at all steps, (T, B, features), and the states of each direction
-    after its last.
+    `settings` are those of this layer, with the cell on h~. The results are the output at all
+    steps, (T, B, features), and the states of each direction after its last.
     """
-    one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     weights = [weight for part in parts for weight in part.whole(settings.heads)]
-    (y,), last = run_call(one, Tensors(x, (), weights, None, tuple(unweighted)))
+    (y,), last = run_call(settings, Tensors(x, (), weights, None, tuple(unweighted)))
     matrices = [part.matrix for part in parts]
     both = matrices[0] if len(parts) == 1 else torch.cat(matrices)
     lasts: list[States] = []

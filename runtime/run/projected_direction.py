@@ -41,10 +41,7 @@ class Direction(NamedTuple):
     def masks(
         self, made: MadeMasks | None, ragged: Ragged | None, index: int
     ) -> tuple[Masks | None, Ragged | None, Tensor | None]:
-        """Return masks, the rows of the recurrence on h~, which restarts at zero, and h after that.
-
-        `index` is the number of the direction among those of all layers.
-        """
+        """Return masks, rows of the recurrence on h~, and h after a reset, of a direction."""
         if made is None or ragged is None:
             return None, None, None
         settings, (size, init) = self.settings, self.projection[:2]
@@ -139,10 +136,7 @@ class Direction(NamedTuple):
     def _single(
         self, x: Tensor, h: Tensor, others: Sequence[Tensor], unweighted: Sequence[Tensor]
     ) -> list[Tensor]:
-        """Return the states after one step, (B, hidden) each, with h~ in place of h.
-
-        x is (1, B, features), and h before the step (B, heads * P).
-        """
+        """Return the states after one step on x (1, B, features) from h, with h~ in its place."""
         settings = self.settings
         shape = x.shape[1], settings.heads, settings.dim
         weights = settings.form.weights(self.part.others, 1)[0]
@@ -175,10 +169,7 @@ class Direction(NamedTuple):
         return [y, *over_time[1:]], (end, *last[1:])
 
     def _added(self, h: Tensor | None, value: Tensor | None, masks: Masks) -> Tensor | None:
-        """Return what enters the gates as R' h, (B, T, N, D, gates); None for nothing.
-
-        `h` before the first step and `value` after a reset are None where they are zero.
-        """
+        """Return R' h, (B, T, N, D, gates), that enters the gates; None for nothing."""
         heads, batch = self.settings.heads, self.x.shape[1]
         if h is not None:
             h = h.reshape(batch, 1, heads, self.projection.size)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -31,7 +31,8 @@ class Part(NamedTuple):
         """Return the parameters of a direction that is not projected: R = R' P replaces R'."""
         # In float32 at least, and rounded once.
         wide = torch.promote_types(self.recurrent.dtype, torch.float32)
-        with _without_autocast(self.recurrent.device.type):
+        device = self.recurrent.device.type
+        with without_autocast(device) if is_autocast_available(device) else nullcontext():
             R = _product(self.recurrent.to(wide), self.matrix.to(wide), heads)
         W, _, *others = self.others
         return [W, R.to(self.recurrent.dtype), *others]
@@ -46,10 +47,6 @@ def parts_of(weights: Sequence[Tensor | None], count: int) -> list[Part]:
         assert matrix is not None
         found.append(Part(recurrent, matrix, [W, None, *others]))
     return found
-
-
-def _without_autocast(device: str) -> AbstractContextManager[Any]:
-    return without_autocast(device) if is_autocast_available(device) else nullcontext()
 
 
 def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:

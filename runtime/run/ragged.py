@@ -31,9 +31,6 @@ def ragged_of(
         reset_to: for each state (layers * directions, hidden), the same with B or, for what is
             stored for each step, with x's first axes in between: (L, B, T, hidden) where x is
             (B, T, input).
-
-    Raises:
-        TensorError: an argument does not fit.
     """
     if lengths is None and reset is None and reset_to is None:
         return None
@@ -93,10 +90,7 @@ def _check_values(
     widths: Sequence[int],
     x: Tensor,
 ) -> None:
-    """Check what the states become, each of one of the shapes `outer` with its features last.
-
-    Their keys name the axes; L is layers times directions.
-    """
+    """Check reset values of one of the shapes `outer`, by the names of axes, with features last."""
     check_count(values, names, "reset_to")
     axes = ", ".join(f"({own}, features)" for own in outer) + " with L = layers * directions"
     for name, value, width in zip(names, values, widths, strict=True):

@@ -20,7 +20,7 @@ from ..check.kinds import check_kinds
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
-from ..targets.refusals import check_takes_inputs, check_takes_masks
+from ..targets.refusals import check_takes
 from ..targets.registry import TARGETS, check_backend, compiler_error, target_name, without_kernels
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
@@ -109,10 +109,7 @@ def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
 def run_step(
     settings: Settings, tensors: Tensors, remember: Remember | None = None
 ) -> tuple[Tensor, States]:
-    """Run all layers over one step, x (B, input); other arguments are as in `run_call`.
-
-    The results are the output, (B, hidden), and each new state.
-    """
+    """Run all layers over one step, x (B, input); return the output, (B, hidden), and states."""
     ready = direct_step(settings, tensors)
     if ready is None:
         (y,), last = run_call(settings, tensors._replace(x=tensors.x.unsqueeze(0)))
@@ -127,7 +124,7 @@ def run_step(
 def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
     """Return what a call is asked for, with the tensors that it has."""
     ragged = None if tensors.ragged is None else tensors.ragged.kind
-    return asked._replace(ragged=ragged, given=len(tensors.states) > 0)
+    return Asked(ragged, len(tensors.states) > 0, *asked[2:])
 
 
 def _backend(settings: Settings, tensors: Tensors) -> str:
@@ -161,16 +158,10 @@ def _computed(
     asked: Asked,
     values: Sequence[Tensor],
 ) -> tuple[Tensors, torch.dtype]:
-    """Return the tensors in the dtype that kernels compute in, and the dtype of the results.
-
-    Raises:
-        TensorError: the target has no kernels for lengths, inputs or the dtype, or dtypes differ.
-    """
+    """Return the tensors, checked, in the dtype that kernels compute in, and that of results."""
     target = TARGETS[name]
-    if tensors.ragged is not None:
-        check_takes_masks(target, name)
-    if tensors.unweighted:
-        check_takes_inputs(target, name)
+    if tensors.ragged is not None or tensors.unweighted:
+        check_takes(target, name, tensors)
     device = tensors.x.device.type
     computed, returned = target.dtypes_of(tensors.x.dtype)
     if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:
@@ -190,11 +181,7 @@ def _computed(
 def check_wavefront(
     settings: Settings, asked: Asked, ragged: Ragged | None, name: str, device: str
 ) -> None:
-    """Refuse a call whose layers cannot run at the same time, whatever its sizes.
-
-    Raises:
-        PlanError: says why.
-    """
+    """Raise a `PlanError` for a call whose layers cannot run at the same time at any size."""
     what = f"{settings.layers} layers of {settings.cell.name}"
     if ragged is not None:
         raise wavefront_error(what, "lengths or resets, with which layers run one by one")

@@ -26,9 +26,6 @@ def unweighted_of(
         axes: of x without the last one: "TB", "BT", "T", "B" or "".
 
     What is drawn later stays as it is.
-
-    Raises:
-        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
     """
     check_names_of_inputs(cell, inputs)
     found = []

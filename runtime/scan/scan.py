@@ -158,11 +158,7 @@ class Given(NamedTuple):
 def run_scan(
     cell: CellSpec, backend: str, choice: Choice, given: Given
 ) -> tuple[list[Tensor], States]:
-    """Run a call of `rnnc.scan` or of `rnnc.scan_packed`.
-
-    The results are the states at all steps, (T, B, N, D) or (total, N, D) each, and those after the
-    last step.
-    """
+    """Run a call of either function; its states at all steps are (T, B, …) or (total, …)."""
     known = _known(cell, backend, choice, given)
     if known is not None:
         return run_ready(known)

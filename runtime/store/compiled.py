@@ -100,7 +100,7 @@ def _compiled(
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
     seconds: list[float] = []
-    what = f"{toolchain.language} of {_described(name, plan)} for {toolchain.arch}"
+    what = f"{toolchain.language} of {kernels_in_words(name, plan)} for {toolchain.arch}"
 
     def make() -> bytes:
         log(logging.DEBUG, "compiling %s", what)
@@ -123,7 +123,7 @@ def _compiled(
     return library
 
 
-def _described(name: str, plan: CpuPlan | KernelPlan) -> str:
+def kernels_in_words(name: str, plan: CpuPlan | KernelPlan) -> str:
     """Return a cell and the purpose of its kernels, in a few words."""
     words = [] if isinstance(plan, CpuPlan) else [f"{plan.kind} {plan.direction}"]
     options = {

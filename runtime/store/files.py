@@ -1,7 +1,4 @@
-"""Disk cache: found by digest, made once, bounded, shared by processes and users.
-
-It saves time and decides nothing: if the folder cannot be used, a private one takes its place.
-"""
+"""Disk cache: found by digest, made once, bounded, shared by processes and users."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ class Cached(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Return the folder of compiled kernels: `RNNC_CACHE_DIR`, or the user's cache folder.
-
-    Raises:
-        RuntimeError: it begins with `~`, and the user has no home.
-    """
+    """Return the folder of kernels: `RNNC_CACHE_DIR`, or the user's; a RuntimeError for no home."""
     return Path(_wish()).expanduser()
 
 

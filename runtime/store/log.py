@@ -37,10 +37,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def rank() -> int:
-    """Return the rank of this process: that of `torch.distributed`, or the launcher's, or 0.
-
-    A first compilation must not import `torch.distributed`, nor wait for other ranks.
-    """
+    """Return the rank by `torch.distributed` if it is imported, or the launcher's, or 0."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

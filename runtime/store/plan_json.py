@@ -14,11 +14,7 @@ from ...codegen.plan import Plan
 
 
 def unpacked_plan(value: Any, arch: str) -> Plan:
-    """Return the plan that was packed.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none, or for another architecture.
-    """
+    """Return the plan that was packed; a ValueError or the like if it is none of the `arch`."""
     plan = _unpacked(value)
     if not isinstance(plan, Plan) or plan.arch != arch:
         raise ValueError(f"no plan for {arch}: {value!r}")

@@ -24,11 +24,7 @@ def private_folder() -> Path | None:
 
 
 def make_private_folder(instead_of: str, reason: OSError | RuntimeError) -> Path | None:
-    """Return the private folder, made if there is none, and warn once for each cache folder.
-
-    Its owner alone may enter it, and it is removed when the process ends. It is None if no folder
-    can be made.
-    """
+    """Return the private folder, made once and removed at the end; warn once per cache folder."""
     global _folder
     if instead_of not in _said:
         _said.add(instead_of)

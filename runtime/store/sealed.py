@@ -27,9 +27,6 @@ def write_sealed(path: Path, content: bytes) -> None:
     """Write a file with its digest to a folder that exists.
 
     It appears by an atomic rename, and its owner alone may write it.
-
-    Raises:
-        OSError: it cannot be written; nothing is left behind.
     """
     unfinished = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
     # Not by `tempfile`, whose files nobody else may read.
@@ -45,11 +42,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Read a file that this user or root wrote under its name; return None for anything else.
-
-    Raises:
-        OSError: there is none, or it cannot be read.
-    """
+    """Read a file that this user or root wrote under its name; return None for anything else."""
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
         if not _is_ours(about) or (_HAS_OWNERS and about.st_mode & _OTHERS_WRITE):
@@ -60,12 +53,7 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def check_owner(path: Path) -> None:
-    """Check that no other user decides the content of a folder or a file of the cache.
-
-    Raises:
-        OSError: it belongs to neither this user nor root, or it is a folder in which everyone may
-            replace files, or it cannot be read.
-    """
+    """Raise an `OSError` if another user decides the content of a folder or file of the cache."""
     about = path.stat()
     if not _is_ours(about):
         raise PermissionError(errno.EPERM, f"{path} belongs to another user")

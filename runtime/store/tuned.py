@@ -1,4 +1,4 @@
-"""Plans that trials on a device found to be the fastest, remembered on disk beside the kernels."""
+"""Plans that trials on a device or compilations chose, remembered on disk beside the kernels."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ from .plan_json import packed_plan, unpacked_plan
 
 @dataclass(frozen=True)
 class Asked(PlanRequest):
-    """A request for the fastest plan, with the name of the file that keeps the answer.
+    """A request for the fastest plan of any number of steps, with the name of the answer's file.
 
-    The time per step does not depend on the number of steps.
+    Attributes:
+        instead_of: in words, the plan whose kernels spill registers, where another one is asked
+            for in its place; else empty.
     """
+
+    instead_of: str = ""
 
     @property
     def key(self) -> str:
         """Digest, the same in every process and another after an update of what is compiled."""
         shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
         versions = (package_digest(), _version("torch"), _version("cupy"))
-        asked = (self.save, self.tf32, self.features)
+        asked = (self.save, self.tf32, self.features, self.instead_of)
         parts = (self.cell.fingerprint, shape, *asked, repr(self.limits), versions)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
@@ -39,10 +43,11 @@ class Asked(PlanRequest):
 
 
 def remember(asked: Asked, plan: Plan) -> None:
-    """Write down the fastest plan."""
+    """Write down the plan that answers a request."""
     keep(asked.file_name, json.dumps(packed_plan(plan)).encode())
-    for listener in _LISTENERS:
-        listener()
+    if not asked.instead_of:  # else nobody has had another plan
+        for listener in _LISTENERS:
+            listener()
 
 
 _LISTENERS: list[Callable[[], None]] = []
@@ -54,7 +59,7 @@ def on_remember(listener: Callable[[], None]) -> None:
 
 
 def recall(asked: Asked) -> Plan | None:
-    """Return the fastest plan that a trial found, if there was one."""
+    """Return the plan that an earlier process, or this one, has written down; None without it."""
     found = look_up(asked.file_name)
     if found is not None:
         with suppress(ValueError, KeyError, TypeError, AttributeError):

@@ -15,10 +15,7 @@ from .target import Target
 
 
 def weights_for(call: Call, parameters: SomeTensors, forward: bool = True) -> list[LayerWeights]:
-    """Return the weights of each direction of each layer, where kernels read them.
-
-    Biases may hold other values if neither a `forward` nor gates computed again read them.
-    """
+    """Return the weights of each direction for kernels; a backward alone may lack biases."""
     target = TARGETS[call.target]
     biases = forward or target.computes_gates_again(call.directions[0].choice.save)
     return call.form.for_kernels(parameters, call.parts, target.reads_by_address, biases)
@@ -48,10 +45,7 @@ def lanes_for(call: Call, x: Tensor, steps: int) -> Lanes:
 
 
 def packed_weights(target: Target, weights: Sequence[LayerWeights]) -> list[LayerWeights]:
-    """Return weights of several heads as kernels read them: gate by gate, unless strides may vary.
-
-    W is left to its product.
-    """
+    """Return weights of several heads gate by gate, unless strides may vary; W stays."""
     if target.reads_by_address:
         return list(weights)
     with target.moves() as moves:

@@ -10,10 +10,7 @@ from torch import Tensor
 
 
 class Moves:
-    """Maker of tensors without gaps from others; a context, at whose end they are filled.
-
-    Here operators of torch fill each as it is made.
-    """
+    """Maker of tensors without gaps; a context, at whose end they are filled, here as made."""
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,11 @@ from torch import Tensor
 
 
 class ClipGradient(torch.autograd.Function):
-    """Identity with a gradient that is clamped to [-bound, bound]."""
+    """Identity with a gradient that is clamped to [-bound, bound].
+
+    It clips cotangents, which a backward passes on: those of all uses of the value are added first.
+    In forward mode there are none, and the tangent passes unchanged.
+    """
 
     generate_vmap_rule = True
 
@@ -31,6 +35,11 @@ class ClipGradient(torch.autograd.Function):
         (bound,) = ctx.saved_tensors
         return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        """Return the tangent of x."""
+        return tangents[0].view_as(tangents[0])
+
 
 class WithGradient(torch.autograd.Function):
     """The first of two tensors of one shape, with the gradient of the second."""
@@ -40,7 +49,8 @@ class WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(value: Tensor, of: Tensor) -> Tensor:
         """Return the value."""
-        return value.view_as(value)
+        # No view: torch wants the tangent of a view to be a view of the tangent of its base.
+        return value.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -54,4 +64,4 @@ class WithGradient(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
         """Return the tangent of the second."""
-        return tangents[1].view_as(tangents[1])
+        return tangents[1].clone()

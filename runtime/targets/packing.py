@@ -37,9 +37,6 @@ class Packing:
         return rows.index_select(0, self._to_padded).view(*self.sizes, *rows.shape[1:])
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """Return padded rows as packed ones, (total, features of all).
-
-        `parts` lie beside each other there: (T, B, …) each, without gaps within a row.
-        """
+        """Return parts, (T, B, …) each, as packed rows beside each other, (total, features)."""
         found = [part.flatten(2).flatten(0, 1).index_select(0, self._to_packed) for part in parts]
         return found[0] if len(found) == 1 else torch.cat(found, 1)

@@ -21,10 +21,7 @@ from .own_gradients import ClipGradient, WithGradient
 def scan_reference(
     cell: CellSpec, inputs: ScanInputs, reverse: bool = False
 ) -> tuple[States, States]:
-    """Run a cell over time, step by step, in any dtype and on any device.
-
-    Results are those of `rnnc.scan`. Gradients, of any order, are autograd's.
-    """
+    """Run a cell step by step, as `rnnc.scan`, in any dtype, with autograd's gradients."""
     wx, initial_states = inputs.wx, inputs.initial_states
     params = {p.name: t for p, t in zip(cell.params, inputs.params, strict=True)}
     current = {s.name: value for s, value in zip(cell.states, initial_states, strict=True)}

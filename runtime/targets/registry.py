@@ -73,10 +73,7 @@ def unregister_target(name: str) -> None:
 
 
 def target_name(device: str, backend: str = "auto") -> str | None:
-    """Return the name of the target that serves a type of device; None if none does.
-
-    `"auto"` stands for the first target of the device.
-    """
+    """Return the name of a device's target, the first one for `"auto"`; None if none serves it."""
     if backend in TARGETS:
         return backend if TARGETS[backend].device == device else None
     if device in TARGETS and TARGETS[device].device == device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..call.call import Call, joint_call
+from ..call.call import Call
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, call_of
 from ..run.route import resolve_backend
@@ -29,7 +29,7 @@ def call_of_kernels(noted: ModuleCall, backward: bool) -> Call | None:
     sizes = noted.batch, settings.heads, settings.dim
     may_join = settings.may_join and not noted.apart
     if may_join and target.joins(call.directions[0], noted.like(target), *sizes):
-        return joint_call(call_of(settings, name, backward, tf32, asked._replace(joint=True)))
+        return call_of(settings, name, backward, tf32, asked._replace(joint=True)).both
     return call
 
 

@@ -57,9 +57,6 @@ def calls_of(
 
     Inputs, also those by name, are shapes, or tensors of any device. `dtype` is that of the weights
     in a call, if it is not that of the parameters.
-
-    Raises:
-        TensorError: inputs are neither, or do not fit; or the model has no layers, or needs values.
     """
     if not isinstance(module, nn.Module):
         raise TensorError("module", kind_of(module), "an nn.Module", 'rnnc.RNN("lstm", 10, 8)')
@@ -165,8 +162,9 @@ class _Stub:
         settings = settings_of(layer)
         if settings is not None:
             apart = getattr(layer, "directions_apart", False)
-            call = steps, batch, computed, weight.device, masked, apart
-            self._found.append(ModuleCall(settings, *map(_plain, call)))
+            call: Any = steps, batch, computed, weight.device, masked, apart
+            plain: Any = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
+            self._found.append(ModuleCall(settings, *plain))
         return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
 
     def _results(self, x: Tensor, batch: int, single: bool, every: bool) -> Any:
@@ -217,7 +215,3 @@ def settings_of(layer: Any) -> Settings | None:
         own = projection.recurrent if settings.cell is layer.cell else projection.recurrent.mean()
         return settings._replace(cell=own, layers=1)
     return settings
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, torch.SymInt) else value

@@ -18,7 +18,9 @@ def take_over_plans(asked: Sequence[Asked]) -> int:
     A trial on one machine may have found another plan than one on another machine. `asked` has the
     same order on each rank. A rank's plan is that of a trial, else the model's.
     """
-    own: list[object] = [packed_plan(_chosen(each)) for each in asked] if _is_first() else []
+    own: list[object] = (
+        [packed_plan(_chosen(each)) for each in asked] if not dist.get_rank() else []
+    )
     told = [own]
     dist.broadcast_object_list(told, src=0)
     replaced = 0
@@ -32,7 +34,3 @@ def take_over_plans(asked: Sequence[Asked]) -> int:
 
 def _chosen(asked: Asked) -> Plan:
     return recall(asked) or planned(asked)
-
-
-def _is_first() -> bool:
-    return dist.get_rank() == 0

@@ -193,7 +193,7 @@ def test_arguments_by_name():
         (lambda g: clip(g, 1, 2, 3), "clip with 4 argument(s)"),
         (lambda g: with_gradient(g, to=g), "no argument 'to' of with_gradient"),
         (lambda g: with_gradient(g), "with_gradient with 1 argument(s)"),
-        (lambda g: replace_gradient(1, 2, 3), "with_gradient(1, of=6)"),
+        (lambda g: replace_gradient(1, 2, 3), "replace_gradient(1, 2, 3)"),
         (lambda g: clip(0.1, low=-1, high=1), "clip(0.1, low=-1, high=1)"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import rnnc
 from rnnc import Gate, State, clip_gradient, sigmoid, tanh
@@ -54,6 +56,16 @@ def test_passes_that_are_kept(passes, every, loop_cells):
     assert loop.every == every
     (alone,) = (s for s in pointwise.forward.statements if isinstance(s, Loop))
     assert not alone.keeps
+
+
+@pytest.mark.parametrize("passes", [3, 300])
+@pytest.mark.parametrize("name", ["neuron", "nested", "chained"])
+def test_kept_values_are_as_many_as_the_arrays_hold(name, passes, loop_cells):
+    cell = loop_cells.CELLS[name](rnnc.repeat, passes)
+    sizes = re.findall(r"real (?:kept|again)_\w+\[(\d+)\];", cell.cpp().code)
+    assert len(sizes) > 1
+    assert derive(cell).backward.kept_values == sum(map(int, sizes))
+    assert derive(cell).forward.kept_values == 0
 
 
 def test_operations_count_every_pass(loop_cells):

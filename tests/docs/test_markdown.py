@@ -22,6 +22,7 @@ from unittest import mock
 import pytest
 import rnnc
 from rnnc.cellspec.functions import TABLE
+from rnnc.cellspec.library import NAMES
 from rnnc.cli.app import app
 from typer.testing import CliRunner
 
@@ -164,6 +165,18 @@ def test_the_table_of_errors_is_complete() -> None:
 
 def test_the_readme_is_a_landing_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_readme_counts_the_cells() -> None:
+    assert f" {len(NAMES)} cells come with the package" in (ROOT / "README.md").read_text()
+
+
+def test_the_table_of_neurons_is_complete() -> None:
+    page = (ROOT / "docs" / "neurons.md").read_text()
+    rows = re.findall(r"^\| (`\w+`.*?) \|", page, re.MULTILINE)
+    shown = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    spiking = {name for name in NAMES if "heaviside" in str(rnnc.cells.get(name))}
+    assert spiking < shown < set(NAMES)
 
 
 def test_the_readme_names_every_page() -> None:

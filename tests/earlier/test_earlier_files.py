@@ -33,15 +33,18 @@ NAMES = {
         *("GRU", "GRUCell", "LSTM", "LSTMCell"),
         *("PlainGRU", "PlainGRUCell", "PlainLSTM", "PlainLSTMCell"),
     ],
+    "rnnc.runtime.call.named": ["Named"],
+    "rnnc.runtime.call.rows_form": ["rows_form"],
     "rnnc.runtime.composed.projection": ["Projection"],
     "rnnc.runtime.module.known_calls": ["KnownCalls"],
     "rnnc.runtime.module.rnn": ["RNN"],
     "rnnc.runtime.module.rows": ["rows_form"],
     "rnnc.runtime.module.weights": ["Named"],
+    "rnnc.runtime.run.known_calls": ["KnownCalls"],
 }
 
-# The arguments of operators at 73a23fd. Programs give arguments by place and name, but for the last
-# ones that are defaults: 68f5f67 had no `rows` and no `inputs`.
+# The arguments of operators at 73a23fd and, of `call`, at 074a596. Programs give arguments by place
+# and name, but for the last ones that are defaults: 68f5f67 had no `rows` and no `inputs`.
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout, str variant,"
     " str save, str? precision, str order, bool joint=False"
@@ -51,6 +54,7 @@ _LAST = (
     " Tensor? longest=None, Tensor[]? reset_to=None"
 )
 SCHEMAS = {
+    "call": "Tensor[] tensors, str call",
     "rnn": (
         "Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks, bool keep,"
         f" {_OPTIONS}, bool rows=False"
@@ -159,6 +163,18 @@ def test_a_pickled_module(path, tmp_path):
     run = files.Each(*module) if isinstance(module, nn.ModuleList) else module
     for _ in range(3):  # a module remembers its calls
         compare(run, record, module.named_parameters())
+
+
+@over(sorted(FOLDER.glob("*/json/*.txt")))
+def test_the_json_of_cells(path):
+    saved, _ = files.read(path)
+    texts, today = json.loads(saved), {cell.name: cell for cell in files.cells()}
+    assert len(texts) == 38
+    for name, (text, fingerprint) in texts.items():
+        assert json.loads(text)["updates"], name
+        cell = rnnc.Cell.from_json(text)
+        assert cell == today[name]
+        assert cell.fingerprint == fingerprint == today[name].fingerprint
 
 
 def test_import_rnnc_is_all_that_a_process_needs():

@@ -9,13 +9,15 @@ and kind, which `test_earlier_files.py` reads. To make those of a commit anew:
     PYTHONPATH=build/earlier/installed python tests/earlier/write_files.py 73a23fd
 
 73a23fd is of 23 November 2026. 68f5f67, of the day before, is the last commit that kept weights
-gate by gate. Both were run with torch 2.11.0: a later torch reads its exported programs, too.
+gate by gate. 074a596, of 26 November, is the last one without loops in cells and names of values.
+All were run with torch 2.11.0: a later torch reads its exported programs, too.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import json
 import sys
 import textwrap
 import zlib
@@ -25,13 +27,27 @@ from typing import Any, NamedTuple
 
 import rnnc
 import torch
-from rnnc import Gate, Param, State, gate, param, tanh
+from rnnc import (
+    Constant,
+    Gate,
+    Input,
+    Param,
+    State,
+    clip_gradient,
+    constant,
+    gate,
+    param,
+    sigmoid,
+    stop_gradient,
+    tanh,
+    where,
+)
 from torch import Tensor, nn
 from torch.nn.utils import prune
 from torch.utils._pytree import tree_leaves
 
 FOLDER = Path(__file__).parent
-BY_GATE, IN_ROWS = "68f5f67", "73a23fd"
+BY_GATE, IN_ROWS, BEFORE_LOOPS = "68f5f67", "73a23fd", "074a596"
 F64 = torch.float64
 
 
@@ -116,6 +132,16 @@ def own(
     return tanh(a + w * b * d), 0.5 * h + 0.5 * tanh(c * w)
 
 
+@rnnc.cell
+def unrolled(g: Gate, h: State, c: State, dt: Input, alpha: Constant = constant(0.1)):
+    """Has sub-steps, powers, choices and gradients of its own."""
+    for _ in range(4):
+        rate = alpha * dt * tanh(g) ** 3
+        c = c + rate * (1 + c**2) ** -0.5 - alpha * c
+    kept = where((c > 0) & ~(h > 1), clip_gradient(c, 0.2), stop_gradient(sigmoid(h)) * g)
+    return tanh(kept), c
+
+
 class Scan(nn.Module):
     """A user's module around `rnnc.scan`."""
 
@@ -168,6 +194,13 @@ STATES: dict[str, Callable[[], nn.Module]] = {
     "projected": lambda: rnnc.RNN(rnnc.cells.lstm, 3, 4, proj_size=2, num_layers=2, dtype=F64),
     "nn_gru": lambda: rnnc.nn.GRU(3, 4, num_layers=2, bidirectional=True, dtype=F64),
     "optimized": lambda: rnnc.RNN(rnnc.cells.gru, 3, 6, heads=2, dtype=F64),
+    "unrolled": lambda: rnnc.RNN(unrolled, 3, 6, heads=2, num_layers=2, dtype=F64),
+}
+# Those of a commit, where not all of them were written.
+STATES_OF = {
+    BY_GATE: ["slstm_heads", "optimized"],
+    IN_ROWS: [name for name in STATES if name != "unrolled"],
+    BEFORE_LOOPS: ["slstm_heads", "unrolled"],
 }
 
 
@@ -177,7 +210,9 @@ def exported(commit: str) -> Iterator[tuple[str, nn.Module, Record, Any]]:
     lstm = rnnc.RNN(rnnc.cells.lstm, 4, 6, heads=2, num_layers=2)
     dynamic = ({0: torch.export.Dim("steps"), 1: torch.export.Dim("batch")},)
     yield "lstm_layers", varied(lstm), Record([x], {}, {}), dynamic
-    if commit == BY_GATE:
+    if commit == BEFORE_LOOPS:
+        yield "unrolled", varied(STATES["unrolled"]()), call_of("unrolled"), None
+    if commit != IN_ROWS:
         return
     x = torch.randn(4, 2, 3, dtype=F64)
     gru = rnnc.RNN(rnnc.cells.gru, 3, 4, num_layers=2, bidirectional=True, dtype=F64)
@@ -192,6 +227,9 @@ def exported(commit: str) -> Iterator[tuple[str, nn.Module, Record, Any]]:
 
 def pickled(commit: str) -> Iterator[tuple[str, nn.Module, Record]]:
     """Modules to pickle, each with a call."""
+    if commit == BEFORE_LOOPS:
+        yield "unrolled", varied(STATES["unrolled"]()), call_of("unrolled")
+        return
     x = torch.randn(5, 2, 3, dtype=F64)
     gru = rnnc.RNN(rnnc.cells.gru, 3, 6, heads=2, num_layers=3, dtype=F64)
     yield "gru_layers", varied(gru), Record([x], {}, {})
@@ -213,6 +251,17 @@ def pickled(commit: str) -> Iterator[tuple[str, nn.Module, Record]]:
         yield name, model, Record([torch.randn(5, 3, dtype=F64)], {}, {})
 
 
+def call_of(name: str) -> Record:
+    """A call of one of the modules of `STATES`."""
+    x, dt = torch.randn(5, 2, 3, dtype=F64), torch.rand(5, 2, dtype=F64)
+    return Record([x], {"inputs": {"dt": dt}} if name == "unrolled" else {}, {})
+
+
+def cells() -> list[rnnc.Cell]:
+    """All cells of the library, and those of this file."""
+    return [*(rnnc.cells.get(name) for name in rnnc.cells.names()), own, unrolled]
+
+
 def write_all(commit: str) -> None:
     """Write the files of a commit.
 
@@ -223,7 +272,7 @@ def write_all(commit: str) -> None:
     def keep(kind: str, name: str, module: nn.Module, record: Record, saved: bytes) -> None:
         run = Each(*module) if isinstance(module, nn.ModuleList) else module
         # A program keeps the shapes of its weights; other gradients have those of today.
-        same = commit == IN_ROWS or kind == "exported"
+        same = commit != BY_GATE or kind == "exported"
         weights = module.named_parameters() if same else ()
         results = results_of(run, record, weights)
         write(FOLDER / commit / kind / f"{name}.txt", saved, record._replace(results=results))
@@ -237,9 +286,9 @@ def write_all(commit: str) -> None:
         if dynamic is not None:
             record = record._replace(args=[torch.randn(7, 2, 4)])
         keep("exported", name, program.module(), record, file.getvalue())
-    for name in ("slstm_heads", "optimized") if commit == BY_GATE else STATES:
+    for name in STATES_OF[commit]:
         module = varied(STATES[name]())
-        record = Record([torch.randn(5, 2, 3, dtype=F64)], {}, {})
+        record = call_of(name)
         if name == "optimized":
             keep("state", name, *optimized(module, record))
         else:
@@ -249,6 +298,9 @@ def write_all(commit: str) -> None:
         for _ in range(3):  # a module remembers its calls
             results_of(run, record, ())
         keep("pickled", name, module, record, to_bytes(module))
+    if commit == BEFORE_LOOPS:
+        texts = {cell.name: [cell.to_json(), cell.fingerprint] for cell in cells()}
+        write(FOLDER / commit / "json/cells.txt", json.dumps(texts).encode(), Record([], {}, {}))
 
 
 def optimized(module: nn.Module, record: Record) -> tuple[nn.Module, Record, bytes]:

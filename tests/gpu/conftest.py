@@ -117,6 +117,7 @@ def compute(cell, inputs, seeds, backend="cuda", **choice) -> dict[str, Tensor]:
         inputs.states,
         R_diag=inputs.R_diag,
         params=inputs.params,
+        inputs=inputs.inputs or None,
         backend=backend,
         **choice,
     )

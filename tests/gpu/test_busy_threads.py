@@ -80,7 +80,7 @@ def test_calls_have_the_same_bits_and_leave_turns_as_they_were(threads, layers):
     assert sys.getswitchinterval() == usual
 
 
-def test_a_loop_of_calls_waits_for_events(monkeypatch):
+def test_a_loop_of_calls_waits_for_events(monkeypatch, new_functions):
     """What waits lets the lock go: a launch into a full queue would keep it."""
     waits, function = [], library._function
 
@@ -94,9 +94,7 @@ def test_a_loop_of_calls_waits_for_events(monkeypatch):
 
         return entered
 
-    caches = library.keeping, library.letting_go, room._room
-    for each in caches:
-        each.cache_clear()
+    room._room.cache_clear()
     monkeypatch.setattr(library, "_function", noted)
     rnnc.free_memory()  # replays hold the functions
     rnn, x = ours(1), drawn(4 * STEPS)
@@ -104,7 +102,6 @@ def test_a_loop_of_calls_waits_for_events(monkeypatch):
         for _ in range(3000):
             rnn(x)
     torch.cuda.synchronize()
-    for each in caches:
-        each.cache_clear()
+    room._room.cache_clear()
     rnnc.free_memory()
     assert set(waits) == {ctypes.CDLL}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rnnc.runtime.cuda.driver import matmul
 from rnnc.runtime.cuda.driver.gemm import Gemm, Many
-from rnnc.runtime.cuda.launch import on_device
+from rnnc.runtime.cuda.driver.streams import on_device
 from rnnc.runtime.cuda.products.multiplier import EXACT, ROUNDED
 
 LAYOUTS = {

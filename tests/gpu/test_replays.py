@@ -139,8 +139,9 @@ def test_a_loop_of_calls_issues_graphs_and_has_the_same_bits(monkeypatch):
             for found, wanted in zip((y, *gradients), first, strict=train):
                 assert torch.equal(found, wanted)
                 found.detach().fill_(torch.nan)
-        assert len(launches) >= (4 if train else 2)  # two streams of products in each direction
-        assert len(launches) % 2 == 0
+        # Two streams of products in each direction. Each has its own graphs, made where the memory
+        # of its own operations comes again, so one may have a launch more than the other.
+        assert len(launches) >= (4 if train else 2)
 
 
 @pytest.mark.parametrize("place", ["issued", "captured", "launched"])

@@ -16,7 +16,7 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.cuda import ready
-from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
+from rnnc.runtime.cuda.arguments import arguments_of, struct_around
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.load import load_kernel
 
@@ -74,7 +74,7 @@ def test_turns_give_the_bits_of_one_launch(draw, seeds_for, results, same_bits, 
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_it_hangs():
-    cell, struct = rnnc.cells.lstm, forward_arguments(2, 0, False, 0)
+    cell, struct = rnnc.cells.lstm, arguments_of("forward", 2, 0, False, 0)
     plan = plan_of(cell, (8, 3, 1, 250))
     torch.zeros(1, device="cuda")  # this thread has a context
     for name, grid in plan.kernels.items():
@@ -83,7 +83,7 @@ def test_a_grid_that_does_not_fit_is_refused_before_it_hangs():
         assert kernel.resident >= blocks * grid.groups
         groups = kernel.resident // blocks + 1
         with pytest.raises(ResidencyError, match=f"found:  {blocks * groups} blocks that wait"):
-            kernel((blocks, groups, 1), grid_struct(struct)())
+            kernel((blocks, groups, 1), struct_around("GridArguments", struct)())
     torch.cuda.synchronize()
 
 

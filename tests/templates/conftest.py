@@ -7,11 +7,14 @@ from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 # An alternating kernel has no sizes of its own; its bound is two blocks of 256 threads per SM.
 ALTERNATING_REGISTERS = 128
+# In which a loop keeps its passes, per thread, in float32; and a few bytes across its passes.
+LOOP_BYTES = 2048
 
 
 @pytest.fixture(scope="session")
 def compiles_as_planned():
-    """A function of a source and an architecture: no spills, no more registers than planned.
+    """A function of a source and an architecture: no spills, no more registers than planned, and
+    nothing on the stack but what a loop of the cell has there.
 
     The templates' own assertions check the shared memory.
     """
@@ -22,7 +25,9 @@ def compiles_as_planned():
             assert set(reports) == set(plan.kernel_names)
             for kernel, report in reports.items():
                 allowed = getattr(plan, "registers", ALTERNATING_REGISTERS)
-                assert (report.spills, report.stack) == (0, 0), (kernel, report, str(plan))
+                stack = LOOP_BYTES if "int pass1 = 0" in unit.code else 0
+                assert report.spills == 0, (kernel, report, str(plan))
+                assert report.stack <= stack, (kernel, report, str(plan))
                 assert report.registers <= allowed, (kernel, report, str(plan))
 
     return check

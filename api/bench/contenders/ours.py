@@ -35,6 +35,8 @@ def module(dtype: str) -> Contender:
 
 def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
     def prepare(inputs: Inputs) -> Call:
+        given = {name: value.T for name, value in inputs.given.items()} or None
+
         def run() -> Tensor:
             over_time, _ = scan(
                 inputs.cell,
@@ -43,6 +45,7 @@ def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
                 inputs.b,
                 R_diag=inputs.R_diag,
                 params=inputs.params,
+                inputs=given,
                 backend=backend,
                 variant=variant,
             )
@@ -57,4 +60,7 @@ def _module(inputs: Inputs) -> Call:
     row, x = inputs.row, inputs.x
     sizes = (row.hidden, row.hidden)
     module = RNN(inputs.cell, *sizes, heads=row.heads, device=x.device, dtype=x.dtype)
-    return Call(lambda: module(x)[0], inputs.d_h.flatten(2), [x, *module.parameters()])
+    given = inputs.given or None
+    return Call(
+        lambda: module(x, inputs=given)[0], inputs.d_h.flatten(2), [x, *module.parameters()]
+    )

@@ -154,7 +154,7 @@ def show_command(
 
 
 def _with_values(cell: CellSpec) -> str:
-    """The equations of a cell, the values that they start from, and what is drawn."""
+    """The equations of a cell, what they start from, what is drawn, and the kind of recurrence."""
     from ...cellspec.noise.mean import notes_on_draws
 
     values = [
@@ -168,4 +168,5 @@ def _with_values(cell: CellSpec) -> str:
         *(f"{p.name} is learned, a value per unit, and starts at {p.init:g}" for p in cell.params),
         *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
     ]
+    values.append(f"recurrence: {cell.recurrence}")
     return "\n".join([str(cell), *(f"  {value}" for value in values)])

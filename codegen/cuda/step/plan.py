@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 from ...shape import counted
 from ..kernel_plan import KernelPlan, LaunchShape
+from ..limits import Limits
 from ..mma import TILE_M
 from .gradient_tile import GradientTile
 from .tile import Tile
@@ -67,6 +68,14 @@ class StepPlan(KernelPlan):
         """The entry points of the translation unit."""
         names = [f"rnnc_step_{self.direction}"]
         return tuple(names if self.gradient_tile is None else [*names, "rnnc_step_inputs"])
+
+    def with_more_registers(self, limits: Limits) -> Self | None:
+        """The same plan with half of the batch rows per block, whose sums a thread keeps.
+
+        Args:
+            limits: the GPU.
+        """
+        return replace(self, rows=self.rows // 2) if self.rows > 1 else None
 
     def grid(self, batch: int, heads: int, dim: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z; those of a gradient tile depend on the layer.

@@ -17,10 +17,7 @@ from .weights import copy_pairs, strips_backward, strips_forward
 
 
 class KernelProduct:
-    """R as fragments, and two sets of factors that steps write in turns.
-
-    `new` makes tensors of a size and dtype. The sizes are B, N and D.
-    """
+    """R as fragments, and two sets of factors that steps write in turns; `sizes` are B, N and D."""
 
     def __init__(
         self,

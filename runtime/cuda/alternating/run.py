@@ -18,7 +18,7 @@ from ...program.recorder import issue
 from ..driver.streams import current_stream
 from ..launch import CallSizes, Launcher
 from ..memory.kept import Kept
-from ..ops import addresses_of, fields_text
+from ..ops import fields_text
 from .work import Work
 
 if TYPE_CHECKING:
@@ -28,19 +28,16 @@ _works: Kept[Work] = Kept()
 
 
 class Steps(Addressed):
-    """All steps of a direction of an alternating plan, by buffers and graphs that are kept.
-
-    `what` are the cell, the plan, the dtype, the device and the sizes of the call.
-    """
+    """Steps of an alternating plan; `what` are cell, plan, dtype, device and sizes of the call."""
 
     __slots__ = ("_R", "_struct", "steps", "what")
 
     def __init__(
         self, what: tuple[Any, ...], arguments: ctypes.Structure, R: Tensor | None, steps: int
     ) -> None:
-        words = [word for word, _ in addresses_of(type(arguments))]
-        super().__init__(array("q", bytes(arguments)), words)
-        self.what, self._struct, self.steps = what, type(arguments), steps
+        struct: Any = type(arguments)
+        super().__init__(array("q", bytes(arguments)), [word for word, _ in struct.addresses])
+        self.what, self._struct, self.steps = what, struct, steps
         self._R: Tensor | View | None = R
 
     def place(self, recorder: Recorder) -> Sequence[int]:

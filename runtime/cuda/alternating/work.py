@@ -103,7 +103,8 @@ class Work:
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts
-        arguments = arguments_of(direction, counts, plan.masked)
+        parts = counts.states, counts.params, plan.masked, counts.unweighted
+        arguments = arguments_of(direction, *parts)
         sums = sum(counts.sums)
         batch, heads, dim = sizes
         summed = (0 if direction == "forward" else sums, batch, heads, dim)
@@ -132,10 +133,7 @@ class Work:
                 never_unload(kernel)
 
     def run(self, arguments: ctypes.Structure, steps: int, R: Tensor | None) -> None:
-        """Run all steps of a call on torch's current stream, which is the one of this work.
-
-        R is (Gr, N, D, D), or None if the cell has no dense gates.
-        """
+        """Run all steps on torch's current stream, that of this work; R is (Gr, N, D, D)."""
         if R is not None:
             self._product.take(R)
         graphs: list[Graph] = []

@@ -13,10 +13,7 @@ from ..driver.events import follow
 
 
 class Split(Op):
-    """Start of a second stream of torch, after the current stream's work so far.
-
-    A run that fails ends on the current stream again.
-    """
+    """Start of a second stream after the current one's work; a failed run ends on that one."""
 
     __slots__ = ("_device",)
     order = "split"

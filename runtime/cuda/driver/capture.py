@@ -19,7 +19,7 @@ def beside_captures() -> Iterator[None]:
     comes. They are harmless to it where they touch none of its memory and kernels.
     """
     mode = ctypes.c_int(_RELAXED)
-    exchange = keeping("cuThreadExchangeStreamCaptureMode")
+    exchange = keeping.cuThreadExchangeStreamCaptureMode
     done = exchange(ctypes.byref(mode)) == 0  # not in a thread that the driver does not know yet
     try:
         yield

@@ -43,10 +43,7 @@ class Blas:
             check_status("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
 
     def at(self, stream: int, workspace: int, size: int) -> None:
-        """Set the stream of products, in whose order they use the workspace of `size` bytes.
-
-        The caller has the lock, and keeps it until the products are launched.
-        """
+        """Set the stream of products, with their workspace, while the caller has the lock."""
         wanted = stream, workspace, size
         if wanted == self._at:
             return
@@ -74,13 +71,7 @@ def _blas_of(device: int) -> Blas:
 
 
 def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:
-    """Return a library of CUDA, such as `cublas`: the one that torch loaded, or that of a wheel.
-
-    It is a `ctypes.PyDLL` if its functions keep the interpreter's lock.
-
-    Raises:
-        NoCudaError: it is missing.
-    """
+    """Return a library of CUDA, such as `cublas`: torch's, or a wheel's; else a `NoCudaError`."""
     major = (torch.version.cuda or "13").split(".")[0]
     name = f"{stem}64_{major}.dll" if sys.platform == "win32" else f"lib{stem}.so.{major}"
     try:

@@ -9,13 +9,7 @@ from .cublas import check_status, cuda_library
 
 
 class Lt:
-    """The library on a device, for all threads.
-
-    Attributes:
-        library: its functions, with their types.
-        handle: made on the current device.
-        keeping: the function that launches products and keeps the interpreter's lock.
-    """
+    """cuBLASLt on a device: its functions, a handle, and a launch that keeps the lock."""
 
     def __init__(self) -> None:
         self.library, self.handle = _typed(cuda_library("cublasLt")), ctypes.c_void_p()

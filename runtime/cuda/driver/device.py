@@ -38,11 +38,7 @@ def device_limits(index: int) -> Limits:
 
 @cache
 def find_cuda(index: int | None) -> None:
-    """Check that kernels can be built for a device; None is the current one.
-
-    Raises:
-        NoCudaError: as `cupy_nvrtc`, or the device lacks matrix instructions that kernels use.
-    """
+    """Raise a `NoCudaError` if kernels cannot be built for a device; None is the current one."""
     nvrtc_version()
     capability = torch.cuda.get_device_capability(index)
     if capability < LEAST_CAPABILITY:
@@ -55,11 +51,7 @@ def find_cuda(index: int | None) -> None:
 
 
 def cupy_nvrtc() -> Any:
-    """Return CuPy's binding of NVRTC.
-
-    Raises:
-        NoCudaError: CuPy is missing or built for another CUDA than torch; says what to install.
-    """
+    """Return CuPy's binding of NVRTC, or raise a `NoCudaError` that says what to install."""
     wanted = _wanted_cuda()
     try:
         import cupy  # noqa: F401

@@ -92,10 +92,7 @@ def check_launch(status: int, where: str) -> None:
 
 
 def as_residency(error: RuntimeError, where: str) -> RuntimeError:
-    """Return an error of the driver, as a `ResidencyError` if a kernel's blocks have no room.
-
-    The error is as CuPy raised it, with the driver's number; `where` says what was tried.
-    """
+    """Return an error of CuPy, as a `ResidencyError` if blocks lacked room for what was tried."""
     name = _NO_ROOM.get(getattr(error, "status", 0))
     if name is None:
         return error

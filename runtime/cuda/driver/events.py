@@ -24,25 +24,25 @@ class Event:
     def __del__(self) -> None:
         # A process that ends has no driver left.
         with suppress(Exception), beside_captures():
-            keeping("cuEventDestroy_v2")(self.handle)
+            keeping.cuEventDestroy_v2(self.handle)
 
 
 def new_event() -> int:
     """Make an event of the current device, for good; return its handle."""
     event = ctypes.c_void_p()
     with beside_captures():
-        check(keeping("cuEventCreate")(ctypes.byref(event), _DISABLE_TIMING))
+        check(keeping.cuEventCreate(ctypes.byref(event), _DISABLE_TIMING))
     return int(event.value or 0)
 
 
 def record_event(event: int, stream: int) -> None:
     """Let an event stand for all that a stream was given before."""
-    check(keeping("cuEventRecord")(event, stream))
+    check(keeping.cuEventRecord(event, stream))
 
 
 def wait_event(stream: int, event: int) -> None:
     """Hold a stream back until an event has happened."""
-    check(keeping("cuStreamWaitEvent")(stream, event, 0))
+    check(keeping.cuStreamWaitEvent(stream, event, 0))
 
 
 def follow(stream: int, other: int, device: int) -> None:

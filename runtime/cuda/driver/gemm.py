@@ -38,19 +38,13 @@ class Gemm:
         self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
 
     def forward(self, *given: *Operands, many: Many | None = None) -> None:
-        """Multiply: to (rows, columns) = a (rows, inner) times the transpose of b (columns, inner).
-
-        The result is in the accuracy of sums.
-        """
+        """Multiply, into sums: to (rows, columns) = a (rows, inner) b^T of b (columns, inner)."""
         self._run((TRANSPOSED, AS_IT_IS), given, self._sum, False, many)
 
     def backward(
         self, *given: *Operands, many: Many | None = None, sums: bool = False, add: bool = False
     ) -> None:
-        """Multiply: to (rows, columns) = a (rows, inner) b (inner, columns); to += a b with `add`.
-
-        The result is in the accuracy of sums with `sums`, else in that of factors.
-        """
+        """Multiply: to = a (rows, inner) b (inner, columns), or += with `add`; sums with `sums`."""
         kind = self._sum if sums else self._factor
         self._run((AS_IT_IS, AS_IT_IS), given, kind, add, many)
 

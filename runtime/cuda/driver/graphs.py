@@ -50,7 +50,7 @@ class Graph:
 
     def launch_again(self, stream: int) -> None:
         """Launch it as a part of a recorded call, on a stream that has room for it."""
-        status = keeping("cuGraphLaunch")(self._executable, stream)
+        status = keeping.cuGraphLaunch(self._executable, stream)
         if status:
             check(status)
 
@@ -77,10 +77,7 @@ class Chain:
         arguments: ctypes.Structure,
         overlapping: bool = False,
     ) -> None:
-        """Add a kernel of the current device; whoever keeps the graph keeps the kernel too.
-
-        With `overlapping`, it waits by itself for the one before it, as in `launch_overlapping`.
-        """
+        """Add a kernel, which the graph's owner keeps; `overlapping` as in `launch_overlapping`."""
         values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         block = (kernel.threads, 1, 1)
         more = ctypes.addressof(values), None, None, None
@@ -118,10 +115,7 @@ class Chain:
 
 
 def graph_of(issue: Callable[[int], None], stream: int) -> Graph:
-    """Return a graph of the launches of `issue`, which neither allocates nor waits; nothing runs.
-
-    Nobody else uses the stream now.
-    """
+    """Return a graph of launches on a stream that nobody else uses now; nothing runs."""
     from cupy.cuda import runtime
 
     with beside_captures():

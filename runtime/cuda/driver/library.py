@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from ctypes import c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
-from functools import cache
 from typing import Any
 
 # What functions take that a call may enter.
@@ -28,16 +27,20 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 }
 
 
-@cache
-def keeping(name: str) -> Any:
-    """Return a function of `_TYPES` that keeps the lock: it must not wait."""
-    return _function(ctypes.PyDLL, name)
+class _Functions:
+    """Functions of `_TYPES` as attributes, each found at its first use."""
+
+    def __init__(self, kind: type[ctypes.CDLL]) -> None:
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        function = _function(self._kind, name)
+        setattr(self, name, function)
+        return function
 
 
-@cache
-def letting_go(name: str) -> Any:
-    """Return a function of `_TYPES` that lets the lock go: it may wait."""
-    return _function(ctypes.CDLL, name)
+# Those of the first keep the lock, and must not wait.
+keeping, letting_go = _Functions(ctypes.PyDLL), _Functions(ctypes.CDLL)
 
 
 def check(status: int) -> None:

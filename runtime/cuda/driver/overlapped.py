@@ -33,5 +33,5 @@ def launch_overlapping(
     given = grid, kernel.threads, kernel.shared, stream
     config = configured(*given, attribute=_PROGRAMMATIC_SERIALIZATION)
     values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-    launch = keeping("cuLaunchKernelEx")
+    launch = keeping.cuLaunchKernelEx
     check(launch(config.address, kernel.function, ctypes.addressof(values), None))

@@ -49,10 +49,7 @@ class Partition:
         return int(stream.value or 0)
 
     def resident_blocks(self, kernel: tuple[int, int, int], cluster: int) -> int:
-        """Return how many blocks of a kernel the partition holds at once, all of it being free.
-
-        Arguments are as in `residency.resident_blocks`.
-        """
+        """Return how many blocks of a kernel it holds at once, as in `residency`."""
         return resident_blocks(kernel, cluster, self.size, self._stream)
 
 
@@ -73,9 +70,6 @@ def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
     """Return a partition of the current device, with at least `size` multiprocessors; made once.
 
     Clusters of more than 8 blocks fit if `large_clusters` asks for it.
-
-    Raises:
-        NoCudaError: the driver cannot divide the device.
     """
     if is_described(device):
         return DescribedPartition(device, size)

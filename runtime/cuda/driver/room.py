@@ -15,10 +15,13 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from ...process.turns import usual_turns
+import torch
+
+from ...process.turns import SHORT_TURNS
 from .capture import beside_captures
 from .events import Event
 from .library import check, keeping, letting_go
+from .streams import is_here
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
 _LONGEST_AHEAD = 2_000_000  # ns
@@ -42,6 +45,16 @@ def make_room(device: int, stream: int) -> None:
         room.idle += gap - _LONGEST_GAP
     if now - room.idle - room.marked >= _BETWEEN_MARKS:
         room.make(now - room.idle)
+
+
+def stream_with_room(device: torch.device) -> int | None:
+    """Return the stream to replay a call on, with room for its launches; None if there is none."""
+    index = device.index
+    if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
+        return None
+    stream = torch._C._cuda_getCurrentRawStream(index)
+    make_room(index, stream)
+    return stream
 
 
 class _Mark(NamedTuple):
@@ -71,7 +84,7 @@ class _Room:
             if not self._has_run(now - _LONGEST_AHEAD):
                 self._wait(now - _AFTER_WAITING)
             event = self._spare.pop() if self._spare else Event()
-            status = keeping("cuEventRecord")(event.handle, self._stream)
+            status = keeping.cuEventRecord(event.handle, self._stream)
             if status:
                 check(status)
             self.marked = now
@@ -80,7 +93,7 @@ class _Room:
     def _has_run(self, before: int) -> bool:
         """Return True if all has run that was issued before a time; forget what has."""
         while self._marks and self._marks[0].when <= before:
-            status = keeping("cuEventQuery")(self._marks[0].event.handle)
+            status = keeping.cuEventQuery(self._marks[0].event.handle)
             if status == _NOT_READY:
                 return False
             if status:
@@ -94,8 +107,8 @@ class _Room:
         if not old:
             return
         begin = perf_counter_ns()
-        with usual_turns():
-            check(letting_go("cuEventSynchronize")(old[-1].handle))  # they happen in their order
+        with SHORT_TURNS.paused():
+            check(letting_go.cuEventSynchronize(old[-1].handle))  # they happen in their order
         for _ in old:
             self._spare.append(self._marks.popleft().event)
         passed = perf_counter_ns() - begin

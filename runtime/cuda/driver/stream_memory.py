@@ -34,10 +34,7 @@ class Number(NamedTuple):
 
 
 class HandOver(Addressed):
-    """Writing of numbers after all that a stream was given before, then a wait for others.
-
-    The stream goes on when each of those is as large as its value.
-    """
+    """Writing of numbers after a stream's work so far, then a wait until others are as large."""
 
     __slots__ = ("waits", "writes")
 
@@ -59,16 +56,13 @@ class HandOver(Addressed):
         """Give the stream its operations."""
         words = self.filled(running)
         count = self.writes + self.waits
-        status = keeping("cuStreamBatchMemOp_v2")(self.lane, count, words.buffer_info()[0], 0)
+        status = keeping.cuStreamBatchMemOp_v2(self.lane, count, words.buffer_info()[0], 0)
         if status:
             check(status)
 
 
 def new_stream() -> int:
-    """Make a stream of the current device, for good; return its handle.
-
-    Its blocks get a multiprocessor before those of other streams.
-    """
+    """Make a stream of the current device for good, whose blocks go first; return its handle."""
     stream, (_, greatest) = ctypes.c_void_p(), stream_priorities()
     create = driver_library().cuStreamCreateWithPriority
     check(create(ctypes.byref(stream), ctypes.c_uint(NON_BLOCKING), greatest))

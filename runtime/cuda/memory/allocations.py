@@ -66,9 +66,6 @@ def device_tensor(
     """Return an uninitialised tensor over memory of the driver's, whatever torch's modes are now.
 
     The device is the current one. No other stream than the given one uses the tensor.
-
-    Raises:
-        torch.OutOfMemoryError: the device has no room, even without what torch keeps unused.
     """
     count = dtype.itemsize
     for length in size:

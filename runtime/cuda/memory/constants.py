@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..driver.described import is_described
-from ..launch import on_device
+from ..driver.streams import on_device
 from .allocations import device_tensor
 from .kept import freed_with_memory
 

@@ -38,10 +38,7 @@ class Kept(Generic[E]):
         _EMPTIED.append(self.clear)
 
     def get(self, key: Hashable, make: Callable[[], E]) -> E:
-        """Return the entry of a key, made on first use.
-
-        Two threads may make one each at once: the first is kept.
-        """
+        """Return the entry of a key, made on first use; of two made at once, the first."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:

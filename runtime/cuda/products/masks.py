@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,13 +12,12 @@ from torch.nn import functional
 
 from ....cellspec.cell import CellSpec
 from ....codegen.layout import layout_of
-from ....codegen.render import cuda_unit
 from ....codegen.shape import Reverse
-from ...call.masks import RESTART, Masks, read_states
+from ...call.masks import RESTART, Masks, read_states, strides_of_reset_value
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
-from ..load import load_unit
+from ..driver.streams import on_device
+from ..load import unit_kernel
 
 # As in templates/cuda/masks.cu.
 THREADS, ROWS, PADDING = 128, 8, 4
@@ -26,6 +25,8 @@ _ROWS_OF_BLOCK = THREADS // 32  # of `rnnc_order_rows`, which compares each row 
 _MOST_COMPARED = 8192  # rows; beyond, sorting takes less time
 _WORDS = (16, 8, 4, 2)  # bytes
 _BLOCKS_PER_MULTIPROCESSOR = 16
+# Gives a kernel by its name, on a device.
+mask_kernel = partial(unit_kernel, "masks", THREADS)
 # Mirrors of its structs.
 _Order = structure(
     "OrderArguments", *fields(POINTER, "lengths order"), *fields(NUMBER, "count batch")
@@ -41,10 +42,7 @@ _Read = structure(
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
-    """Return reset values whose heads and units have no gaps, so that kernels can copy them.
-
-    Each is (N, D), (B, N, D) or (B, T, N, D).
-    """
+    """Return reset values whose heads and units have no gaps, so that kernels can copy them."""
     return [
         v if _has_no_gaps(v) else v.clone(memory_format=torch.contiguous_format) for v in values
     ]
@@ -60,17 +58,9 @@ def _has_no_gaps(value: Tensor) -> bool:
     return not any(n % widest for n in (value.data_ptr(), *(n * size for n in strides[:2])))
 
 
-def _strides(value: Tensor) -> tuple[int, int]:
-    """Return the strides of time and of batch rows, in elements; 0 where a value does not vary."""
-    strides = value.stride()
-    if value.ndim == 4:
-        return strides[1], strides[0]
-    return 0, strides[0] if value.ndim == 3 else 0
-
-
 def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
     """Return the fields of `MaskArguments` in order, with values that `without_gaps` gave."""
-    strides = [_strides(value) for value in reset_to]
+    strides = [strides_of_reset_value(value) for value in reset_to]
     restarts, order = masks.restarts, masks.order
     if restarts is None:
         directions = masks.steps.view(-1, *masks.steps.shape[-2:])
@@ -80,8 +70,8 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         restarts = both[0] if len(both) == 1 else torch.stack(both)
     return [
         *(restarts, masks.longest, order),
-        *(time for time, _ in strides),
-        *(row for _, row in strides),
+        *(time for time, *_ in strides),
+        *(row for _, row, _ in strides),
         *reset_to,
     ]
 
@@ -170,7 +160,7 @@ def states_read(
             state, initial, value = states[i], initial_states[i], reset_to[i]
             read, first = torch.empty_like(state), torch.empty_like(initial)
             places = [t.data_ptr() for t in (state, initial, value, read, first)]
-            time, row = _strides(value)
+            time, row, _ = strides_of_reset_value(value)
             size = state.element_size()
             lengths = [n * size for n in (initial[0].numel(), time, row)]
             # A word is of one direction.
@@ -181,9 +171,3 @@ def states_read(
             kernel(blocks_of(count * batch * words, device.index), given)
             found[i], firsts[i] = read, first
     return found, firsts
-
-
-@lru_cache(maxsize=64)
-def mask_kernel(name: str, device: int) -> Kernel:
-    """Return a kernel of templates/cuda/masks.cu on a device."""
-    return load_unit(cuda_unit("masks"), THREADS, name, device)

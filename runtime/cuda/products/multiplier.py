@@ -13,15 +13,12 @@ from torch import Tensor
 from ...program.multiplier import Multiplier
 from ..driver.cublas import FAST_TF32, KINDS
 from ..driver.matmul import AS_IT_IS, TRANSPOSED, Matmul, Matrix, aligned
-from ..launch import on_device
+from ..driver.streams import on_device
 from .multiply import multiply
 
 
 class CudaMultiplier(Multiplier):
-    """Products of matrices on a GPU at one precision; sums are float32, or float64 of float64.
-
-    With `tf32`, factors of float32 may be rounded to TF32.
-    """
+    """Products on a GPU at one precision: with `tf32`, factors of float32 may be rounded."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32 = tf32
@@ -58,10 +55,7 @@ class CudaMultiplier(Multiplier):
 
 
 def kind_of_rows(to: Tensor, rows: Tensor, matrix: Tensor, tf32: bool) -> Matmul:
-    """Return the kind of the product of contiguous rows (rows, K) with a matrix (K, columns).
-
-    The result and the matrix, or its transpose, are contiguous.
-    """
+    """Return the kind of a product of contiguous rows with such a matrix, or its transpose."""
     inner, columns = matrix.shape
     is_turned = matrix.stride(1) != 1
     turned = (AS_IT_IS, inner), (int(is_turned), inner if is_turned else columns)
@@ -77,10 +71,7 @@ def product_kind(
     tf32: bool,
     add: bool,
 ) -> tuple[Matmul, tuple[int, int, int]]:
-    """Return the kind of a product, and its addresses in the order that the library takes.
-
-    `turned` has turn and pitch of each factor. The result may be in the accuracy of sums.
-    """
+    """Return the kind of a product, and its addresses; `turned` has each turn and pitch."""
     (a_turn, a_pitch), (b_turn, b_pitch) = turned
     element, _, compute = KINDS[a.dtype]
     if tf32 and a.dtype == torch.float32:

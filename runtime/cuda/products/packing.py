@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...targets.packing import Packing
 from ..arguments import NUMBER, POINTER, fields, structure
-from ..launch import on_device
+from ..driver.streams import on_device
 from .masks import blocks_of, mask_kernel, widest_word
 
 # Mirror of `MoveArguments` of templates/cuda/masks.cu.

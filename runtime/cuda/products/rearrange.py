@@ -15,12 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ....codegen.render import Unit, cuda_unit
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
-from ..launch import Kernel, on_device
-from ..load import load_unit
-from ..units import begin_to_compile
+from ..driver.streams import on_device
+from ..load import unit_kernel
+from ..units import begin_to_compile, unit_of
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
@@ -49,10 +48,7 @@ _Words = tuple[int, list[int]]
 
 
 class Job(NamedTuple):
-    """Tensor to write: `to` becomes the sum of its parts, (parts, …).
-
-    It has at most four axes, the last of which has no gaps.
-    """
+    """Tensor of four axes at most to write, without gaps on the last: the sum of its parts."""
 
     to: Tensor
     parts: Tensor
@@ -91,16 +87,14 @@ def _launch(
     numbers = array("q", [word for _, words in some for word in words])
     numbers.extend([0] * (_MOST * _WORDS - len(numbers)))
     with on_device(device):
-        kernel, most = _kernel(dtype, device.index)
+        kernel = unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device.index, _TYPES[dtype])
+        most = device_limits(device.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
         blocks = max(count for count, _ in some)
         kernel((min(blocks, most), len(some), 1), _Jobs.from_buffer(numbers))
 
 
 def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
-    """Return a tensor of at most four axes without gaps, and the job that fills it.
-
-    It is the tensor itself, and no job, if that has no gaps.
-    """
+    """Return a tensor of at most four axes without gaps, and the job that fills it if it is new."""
     if tensor.is_contiguous():
         return tensor, []
     to = tensor.new_empty(tensor.shape)
@@ -108,10 +102,7 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
 
 
 def put_in_order(tensor: Tensor) -> Tensor:
-    """Return a tensor of at most four axes without gaps; itself, if it has none.
-
-    torch's current stream fills a copy.
-    """
+    """Return a tensor of at most four axes without gaps, filled on torch's current stream."""
     to, jobs = in_order(tensor)
     rearrange(jobs)
     return to
@@ -209,22 +200,8 @@ def jobs_of_splits(
         first += count
 
 
-def unit_of(dtype: torch.dtype) -> Unit:
-    """Return the text of the kernel that writes a dtype."""
-    unit, spelled = cuda_unit("rearrange"), _TYPES[dtype]
-    code = f"#define RNNC_TO {spelled}\n{unit.code}"
-    return unit._replace(name=f"{unit.name}_{spelled}", code=code)
-
-
 @lru_cache(maxsize=64)
 def begin_kernel(dtype: torch.dtype, device: int) -> None:
     """Let a thread compile the kernel that writes a dtype, which first calls need, if not kept."""
     if dtype in _TYPES:
-        begin_to_compile(unit_of(dtype), device_limits(device).arch)
-
-
-@lru_cache(maxsize=64)
-def _kernel(dtype: torch.dtype, device: int) -> tuple[Kernel, int]:
-    """Return the kernel of a dtype on a device, and the most blocks of a launch."""
-    kernel = load_unit(unit_of(dtype), _THREADS, "rnnc_rearrange", device)
-    return kernel, device_limits(device).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+        begin_to_compile(unit_of("rearrange", _TYPES[dtype]), device_limits(device).arch)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...call.made_masks import MadeMasks, masks_by_torch
 from ...call.ragged import Ragged
 from ..arguments import NUMBER, POINTER, fields, structure
-from ..launch import on_device
+from ..driver.streams import on_device
 from .masks import ROWS, THREADS, blocks_of, mask_kernel, order_of, padded_steps, widest_word
 
 # Mirrors of the structs of templates/cuda/masks.cu.

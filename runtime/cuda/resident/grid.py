@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.grid.plan import GridPlan
-from ..arguments import grid_struct
+from ..arguments import struct_around
 from ..launch import CallSizes, fill_bytes
 from ..products.rearrange import put_in_order
 from .launcher import ResidentLauncher
@@ -40,7 +40,7 @@ class GridLauncher(ResidentLauncher):
         per_step, fixed = self._buffers
         exchange = like.new_empty((steps or 1) * per_step, dtype=torch.uint8)
         streamed = like.new_empty(fixed, dtype=torch.uint8)
-        struct = grid_struct(type(arguments))
+        struct = struct_around("GridArguments", type(arguments))
         for first, grid in self._waves:
             fill_bytes(exchange, _SENTINEL)
             self.kernel(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from ...call.step_call import StepBackward
-from ...call.tensors import SomeTensors
 from ...targets.registry import TARGETS
-from ..launch import on_device
+from ..driver.streams import on_device
 from .backward_layers import BackwardLayers
 from .product_layers import ProductLayers
 from .ready import step_ready
@@ -26,7 +23,7 @@ def backward_step(backward: StepBackward) -> list[Tensor | None]:
     sizes = (*x.shape[-2:], call.heads, call.dim)
     ready = step_ready(call.directions[0], *sizes, x.dtype, x.device.index)
     if not ready.batch:
-        return _zeros([x, *states, *weights], needs)
+        return backward.zeros()
     given, shape = len(states), (call.layers, ready.batch, call.heads * call.dim)
     first = states or TARGETS[call.target].initial_states(x, call.initial_values, shape)
     tiled = ready.backward_plan.gradient_tile is not None
@@ -48,11 +45,3 @@ def backward_step(backward: StepBackward) -> list[Tensor | None]:
     if d_states and x.dtype != d_states[0].dtype:
         d_states = [d.to(x.dtype) for d in d_states]
     return [d_x, *(d_states or (None,) * given), *d_weights]
-
-
-def _zeros(inputs: SomeTensors, needs: Sequence[bool]) -> list[Tensor | None]:
-    """Return the gradients of a batch without rows."""
-    return [
-        torch.zeros_like(tensor) if need and tensor is not None else None
-        for tensor, need in zip(inputs, needs, strict=True)
-    ]

@@ -45,10 +45,7 @@ class BackwardLayers(ABC):
 
     @abstractmethod
     def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
-        """Return the gradients of the flat weights of a layer, for those that are wanted.
-
-        `lower` says that the gradient of the layer's input is wanted.
-        """
+        """Return the gradients of a layer's weights; `lower` wants that of its input, too."""
 
     def weights_of(self, layer: int) -> Sequence[int]:
         """Return the addresses of a layer's flat weights."""

@@ -12,17 +12,14 @@ import torch
 from ...call.step_call import StepCall
 from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
-from ..launch import on_device
+from ..driver.streams import on_device
 from .products import Products
 from .ready import StepReady, step_ready
 from .tensors import packed_places, weights_by_gate
 
 
 def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
-    """Run all layers over one step, on the tensors' device and torch's current stream.
-
-    `to` has tensors without gaps for the results, other than the states; None for new ones.
-    """
+    """Run all layers over one step on torch's current stream; `to` has tensors for the results."""
     call, x, states, weights = step
     if call.heads > 1:
         weights = weights_by_gate(call, weights)

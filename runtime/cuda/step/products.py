@@ -12,10 +12,7 @@ from .ready import StepReady
 
 
 class Products:
-    """Products of all layers, of which each layer's kernel reads its own.
-
-    `to` is the address of the results: of x, then of states.
-    """
+    """Products that layers' kernels read, at the address `to`: those of x, then those of states."""
 
     def __init__(self, ready: StepReady, to: int) -> None:
         self._ready, self._x_products = ready, to
@@ -27,11 +24,7 @@ class Products:
     def of_layer(
         self, layer: int, given: tuple[int, int, int, int], before: Sequence[int]
     ) -> tuple[int, int]:
-        """Multiply for a layer; return the addresses of the products of x and of the states.
-
-        `given` is the address of x, its features, and the addresses of W and R; `before` those of
-        the states.
-        """
+        """Multiply for a layer; return the addresses of the products of x and of states."""
         ready, (x, size, W, R) = self._ready, given
         if inputs := ready.counts.inputs * ready.heads * ready.dim:
             to = (self._x_products, inputs)
@@ -46,10 +39,7 @@ class Products:
     def beside(
         self, device: torch.device, before: Sequence[int], weights: Sequence[int]
     ) -> Iterator[None]:
-        """Multiply the states of all layers in a stream of its own, which ends with the context.
-
-        The results must have room for the products of each layer.
-        """
+        """Multiply the states of all layers, each with room of its own, in a stream beside."""
         ready = self._ready
         stream, side = torch.cuda.current_stream(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         side.wait_stream(stream)

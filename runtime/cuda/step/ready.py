@@ -11,13 +11,18 @@ import torch
 
 from ....codegen.cuda.step.plan import StepPlan
 from ....codegen.layout import layout_of
+from ....codegen.plan import Plan
+from ....codegen.shape import Direction
 from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
 from ...store.planned import planned
+from ...store.tuned import Asked
 from ..choose import question_of
+from ..driver.described import is_described
 from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
+from ..spills import least_spilling
 from ..step_down import check_counts
 from .launcher import StepLauncher
 
@@ -46,6 +51,7 @@ class StepReady:
         summed_inputs: whether the gradients of the biases are sums of the first gradients of the
             gates with an input, and there are no params and no diagonal weights.
         only_tiled: fields of a backward that are only for kernels that multiply.
+        plan: of both directions; a forward that spills has fewer rows per block.
     """
 
     layer_call: LayerCall
@@ -63,43 +69,50 @@ class StepReady:
     one_gradient: bool
     summed_inputs: bool
     only_tiled: int
-    forward_plan: StepPlan
-    backward_plan: StepPlan
+    asked: Asked
+    plan: Plan
+
+    @property
+    def forward_plan(self) -> StepPlan:
+        """Plan of the forward."""
+        return cast(StepPlan, self.plan.forward)
+
+    @property
+    def backward_plan(self) -> StepPlan:
+        """Plan of the backward."""
+        return cast(StepPlan, self.plan.backward)
 
     @cached_property
     def forward(self) -> StepLauncher:
         """Launcher of the forward."""
-        return self._launcher(self.forward_plan)
+        return self._launcher("forward")
 
     @cached_property
     def backward(self) -> StepLauncher:
         """Launcher of the backward."""
-        return self._launcher(self.backward_plan)
+        return self._launcher("backward")
 
     @cached_property
     def gemm(self) -> Gemm:
         """Products of the library, on the current device."""
         return Gemm(self.device, self.dtype, self.layer_call.tf32)
 
-    def _launcher(self, plan: StepPlan) -> StepLauncher:
-        sizes = CallSizes(self.batch, self.heads, self.dim)
-        return cast(StepLauncher, launcher_of(self.layer_call.cell, plan, sizes, self.device))
+    def _launcher(self, direction: Direction) -> StepLauncher:
+        plan, sizes = self.plan, CallSizes(self.batch, self.heads, self.dim)
+        if not is_described(self.device):
+            plan, _ = least_spilling(self.asked, plan, (direction,))
+        found = launcher_of(self.asked.cell, getattr(plan, direction), sizes, self.device)
+        return cast(StepLauncher, found)
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
-        """Return the blocks of the gradients of weights, for the features of the layer's input.
-
-        `wanted` says that a gradient of W or R is wanted.
-        """
+        """Return the blocks for gradients of weights; `wanted` says if W or R has one."""
         columns = [size] * (self.counts.inputs > 0) + [self.dim] * len(self.sources)
         tile = self.backward_plan.gradient_tile
         assert tile is not None
         return tile.blocks(self.heads, self.dim, columns if wanted else ())
 
     def inputs_grid(self, size: int, sources: int) -> tuple[int, int, int]:
-        """Return the blocks of the gradients of inputs, for the features of the layer's input.
-
-        `sources` counts the states that R multiplies. Either is 0 if its gradient is not wanted.
-        """
+        """Return the blocks for gradients of features and `sources`; 0 for one not wanted."""
         tile = self.backward_plan.gradient_tile
         assert tile is not None
         return tile.input_blocks(self.batch, self.heads, self.dim, size, sources)
@@ -128,7 +141,7 @@ def step_ready(
     biases, gates = counts.biases, [gate.number for gate in layout.dense_gates.values]
     summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
     question = question_of(layer_call, batch, heads, dim, dtype, device)
-    plan = planned(replace(question.asked, features=size), "step")
+    asked = replace(question.asked, features=size)
     own = layer_call, batch, size, heads, dim, dtype
     found = device, counts, tuple(products), len(sources)
     return StepReady(
@@ -139,6 +152,6 @@ def step_ready(
         one_gradient=gates == list(range(counts.inputs)),
         summed_inputs=summed and len(biases) <= counts.inputs,
         only_tiled=8 + counts.states,
-        forward_plan=cast(StepPlan, plan.forward),
-        backward_plan=cast(StepPlan, plan.backward),
+        asked=asked,
+        plan=planned(asked, "step"),
     )

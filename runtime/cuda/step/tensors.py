@@ -23,13 +23,7 @@ def weights_by_gate(call: Call, weights: SomeTensors) -> SomeTensors:
 
 
 def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
-    """Return tensors without gaps, aligned for wide accesses, and their addresses; 0 for None.
-
-    Each is copied if it is not so already.
-
-    Raises:
-        TensorError: a tensor has no memory, as those of a sharded module between calls.
-    """
+    """Return tensors without gaps, aligned and with memory, copied if need be, and addresses."""
     places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
     kept = tensors
     for number, tensor in enumerate(tensors):

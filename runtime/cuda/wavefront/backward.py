@@ -9,8 +9,8 @@ from torch import Tensor
 from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Gradients
 from .. import kernels
-from ..launch import on_device
-from ..prepared import Prepared, prepare
+from ..driver.streams import on_device
+from ..prepared import Prepared, launched, prepare
 from ..products.inputs import packed_rows
 from ..products.precision import multiplier
 from .products import Between
@@ -75,7 +75,7 @@ class Backward:
                 donated=self.reads.donated,
                 run=launches[-1] if several else None,
             )
-            parts.append((own, kernels.launched(ready, own.launch, own.steps)))
+            parts.append((own, launched(ready, own.launch, own.steps)))
             if layer:
                 products.append(self._product(layer, own.d_wx))
         steps, chunk = parts[0][0].steps, self.schedule.chunk

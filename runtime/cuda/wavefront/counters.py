@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ....codegen.cuda.wavefront.items import Counter
-from ..arguments import layer_struct
+from ..arguments import struct_around
 from ..launch import fill_bytes
 
 _BYTES = 4  # of a counter
@@ -45,7 +45,7 @@ class Counters:
         in the module, for messages. `hands_over` says that something waits for its chunks, of
         `steps` steps.
         """
-        struct: Any = layer_struct(type(arguments))
+        struct: Any = struct_around("LayerArguments", type(arguments))
         found: ctypes.Structure = struct(
             arguments,
             self.address(Counter("ready", place)) if place else None,

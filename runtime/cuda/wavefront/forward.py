@@ -9,7 +9,7 @@ from ...call import tensors
 from ...call.layers_call import LayersCall
 from ...call.tensors import ScanInputs
 from .. import kernels
-from ..launch import on_device
+from ..driver.streams import on_device
 from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows
 from .products import Between

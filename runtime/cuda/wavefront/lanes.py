@@ -45,10 +45,7 @@ class Lanes:
         self._current = 0
 
     def of(self, partition: Partition, lanes: set[items.Lane]) -> dict[items.Lane, Lane]:
-        """Return the streams of a call, made on first use, for the lanes of its schedule.
-
-        The layers run on the partition.
-        """
+        """Return the streams of a call, made on first use; layers run on the partition."""
         if is_described(self.device.index):
             return {lane: Lane(number, None, 0) for number, lane in enumerate(sorted(lanes), 1)}
         with self._lock, beside_captures():

@@ -12,7 +12,7 @@ from ....codegen.shape import Direction
 from ...call.layers_call import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
-from ..launch import on_device
+from ..driver.streams import on_device
 from ..prepared import Prepared
 from ..products.inputs import project_at
 from ..ready import ready_for
@@ -23,10 +23,7 @@ from .schedule import LayersSizes, Question, Schedule, schedule_of
 
 
 def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Tensor]] | None:
-    """Run the forward of all layers by a schedule; None where the caller runs each.
-
-    x is (T, B, input).
-    """
+    """Run all layers on x, (T, B, input), by a schedule; None where the caller runs each."""
     schedule = _schedule(asked, "forward", x)
     if not schedule.chunk:
         return None
@@ -39,10 +36,7 @@ def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Te
 def backward_layers(
     asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
 ) -> bool:
-    """Run the backward of all layers by a schedule; False where the caller runs each.
-
-    `finish` takes the gradients of a layer, by its number.
-    """
+    """Run the backward of all layers by a schedule; False where the caller runs each."""
     x = reads.x
     schedule = _schedule(asked, "backward", x)
     if not schedule.chunk:

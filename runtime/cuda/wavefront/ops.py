@@ -129,11 +129,7 @@ class Together(Op):
         self._issue(running)
 
     def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
-        """Make a graph for some addresses; another one goes if there are many.
-
-        It is None where the driver refuses, as without memory. Nothing was issued then, and a
-        device in an error says so again.
-        """
+        """Make a graph for some addresses; None where the driver refuses, as without memory."""
         if len(self._graphs) == _MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         try:

@@ -45,10 +45,7 @@ class LaterLaunch:
 
 
 class Chunks(NamedTuple):
-    """Chunks of steps of a call; the last one may have fewer steps than `size`.
-
-    Descending ones are computed from the last step to the first.
-    """
+    """Chunks of steps of a call, the last maybe shorter; descending ones begin with the last."""
 
     steps: int
     size: int
@@ -86,9 +83,6 @@ def run_group(
     The layers run on the partition, and `meanwhile` launches other work on the current stream,
     which runs beside them. `ended` launches work behind a layer and its products, by its place in
     the order of computation; it runs beside the next layers.
-
-    Raises:
-        PlanError: a product may need more room than the layers leave it.
     """
     if not all(product.bounded for product in layers.products):
         what = f"{layers.ready.plan.direction} of {layers.ready.cell.name}"

@@ -32,16 +32,16 @@ from ....codegen.shape import Direction
 from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order
 from ...call.layers import wavefront_error
-from ..choose import choose_plan, question_of
+from ..choose import plan_with_room, question_of
 from ..driver.described import is_described
 from ..driver.device import device_limits
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
-from ..driver.streams import is_capturing
-from ..launch import on_device
+from ..driver.streams import is_capturing, on_device
 from ..load import load_kernel
+from ..spills import MOST_SPILLED, spilled_bytes, tell_of_spills
 from .products import bounded_products
 
 # The kinds of plans whose wavefronts `"auto"` takes.
@@ -88,10 +88,7 @@ class Schedule(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Facts that a schedule depends on: a direction of a call of all layers on a device.
-
-    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
-    """
+    """Facts of a schedule; `alignment` bytes divide the addresses of all layers' input weights."""
 
     layer_call: LayerCall
     direction: Direction
@@ -103,11 +100,7 @@ class Question(NamedTuple):
 
 
 def schedule_of(question: Question) -> Schedule:
-    """Return the schedule of a direction of a call on torch's current device.
-
-    Raises:
-        PlanError: the caller wants a wavefront, which is impossible.
-    """
+    """Return the schedule of a direction; a `PlanError` for a wavefront that is impossible."""
     layer_call, direction, sizes, _, _, order, _ = question
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
@@ -130,7 +123,8 @@ def _found(question: Question) -> Schedule:
     layers, steps, batch, heads, dim, gates = sizes
     whole = Schedule((1,) * layers)
     asked = question_of(layer_call, batch, heads, dim, dtype, device)
-    plan = getattr(choose_plan(asked, direction), direction)
+    # Not `choose_plan`, which compiles the kernel of a layer that runs alone.
+    plan = getattr(plan_with_room(asked, direction), direction)
     chunk = chunk_steps(steps, batch)
     why_not = _why_not(plan, sizes, device)
     if why_not or chunk is None:
@@ -147,6 +141,11 @@ def _found(question: Question) -> Schedule:
     of_call = alignment, direction, dtype, layer_call.tf32, device
     if not all(bounded_products(heads * dim, gates, n * batch, *of_call) for n in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
+    if not is_described(device):
+        if order == "auto" and spilled_bytes(layer_call.cell, plan) > MOST_SPILLED:
+            return whole  # a layer alone may have another plan, which spills less
+        if order == "wavefront":
+            tell_of_spills(layer_call.cell, plan)
     alone, found = wavefronts(plan, inputs, _chip(layer_call, plan, device), chunk)
     if order == "auto":
         # A partition stays for good: one is made for a wavefront that is taken.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.call import Call, joint_call
+from ...call.call import Call
 from ...targets.layers import packed_weights, states_for
 from ...targets.registry import TARGETS
 from .forward import stacked
@@ -35,8 +35,9 @@ def backward_layers(
     """
     target, run, own, wanted = TARGETS[call.target], call, saved, needs
     d_sequences, d_lasts = gradients[: call.sequences], gradients[call.sequences :]
-    if call.joint:
-        run, own, d_lasts, wanted = _joint(call, saved, d_lasts, needs)
+    if call.both is not None:
+        run = call.both
+        own, d_lasts, wanted = _joint(call, saved, d_lasts, needs)
     elif call.by_head:
         own = saved._replace(weights=packed_weights(target, saved.weights))
     firsts = list(states_for(run, saved.kept.runs[-1][0], saved.sizes[1], own.tensors.states))
@@ -55,9 +56,9 @@ def backward_layers(
         with target.moves() as moves:
             each = zip(*sweep.d_firsts, strict=True)
             d_states += [stacked(call, d_firsts, moves) for d_firsts in each]
-    split = split_gradients if call.joint else list
+    split = list if call.both is None else split_gradients
     d_ragged = sweep.d_ragged()
-    d_states += map(split_resets, d_ragged) if call.joint else d_ragged
+    d_states += d_ragged if call.both is None else map(split_resets, d_ragged)
     d_states += sweep.d_unweighted
     return [d_x, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
@@ -67,13 +68,13 @@ def _joint(
     saved: Left,
     d_lasts: Sequence[Tensor | None],
     needs: Sequence[bool],
-) -> tuple[Call, Left, Sequence[Tensor | None], Sequence[bool]]:
+) -> tuple[Left, Sequence[Tensor | None], Sequence[bool]]:
     """Return what the backward reads where both directions of a layer were one call.
 
-    It is the call of all heads, what it left, the gradients of its last states, and which gradients
-    of its inputs are wanted.
+    It is what the call of all heads left, the gradients of its last states, and which gradients of
+    its inputs are wanted.
     """
-    both, tensors = joint_call(call), saved.tensors
+    tensors = saved.tensors
     with TARGETS[call.target].moves() as moves:
         states, weights = joint_states(tensors.states, moves), joint_weights(saved.weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
@@ -84,4 +85,4 @@ def _joint(
     for place in range(first, len(needs), 2 * count):
         two = needs[place : place + count], needs[place + count : place + 2 * count]
         wanted += [one or other for one, other in zip(*two, strict=True)]
-    return both, own, d_lasts, wanted
+    return own, d_lasts, wanted

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...call.call import Call, Tensors, joint_call
+from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.layers_call import LayersCall
 from ...call.made_masks import MadeMasks
@@ -42,8 +42,8 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
     if ragged is not None:
         made = target.made_masks(ragged, (batch, steps), x.device, call.reverses)
-    if call.joint:
-        run = joint_call(call)
+    if call.both is not None:
+        run = call.both
         with target.moves() as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
             tensors = tensors._replace(ragged=joint_ragged(ragged, moves))
@@ -116,10 +116,7 @@ def dropped(call: Call, features: Tensor, mask: Tensor) -> Tensor:
 
 
 def stacked(call: Call, each: Sequence[Tensor], moves: Moves) -> Tensor:
-    """Return a state of all directions of all layers, (layers * directions, B, hidden).
-
-    `each` is (B, N, D) of each run, with the heads of both directions if the call is joint.
-    """
-    batch, hidden, own = each[0].shape[0], call.heads * call.dim, 2 if call.joint else 1
+    """Return a state of all runs, (B, N, D) each, as (layers * directions, B, hidden)."""
+    batch, hidden, own = each[0].shape[0], call.heads * call.dim, 1 if call.both is None else 2
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
     return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)

@@ -47,10 +47,7 @@ def joint_states(states: Sequence[Tensor], moves: Moves) -> list[Tensor]:
 
 
 def joint_ragged(ragged: Ragged | None, moves: Moves) -> Ragged | None:
-    """Return lengths and resets with the values after a reset of all heads.
-
-    The first axis of these values is layers, and the last one is both hidden.
-    """
+    """Return lengths and resets with reset values of all heads: (layers, …, both hidden)."""
     if ragged is None or ragged.reset_to is None:
         return ragged
     values = [moves.cat((v[0::2], v[1::2]), v.ndim - 1) for v in ragged.reset_to]
@@ -58,10 +55,7 @@ def joint_ragged(ragged: Ragged | None, moves: Moves) -> Ragged | None:
 
 
 def split_resets(gradient: Tensor | None) -> Tensor | None:
-    """Return the gradient of the values after a reset of each direction of each layer.
-
-    `gradient` is of values as `joint_ragged` gives them.
-    """
+    """Return the gradients of reset values of each direction, from those of `joint_ragged`."""
     if gradient is None:
         return None
     pairs = gradient.view(*gradient.shape[:-1], 2, gradient.shape[-1] // 2)
@@ -69,10 +63,7 @@ def split_resets(gradient: Tensor | None) -> Tensor | None:
 
 
 def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return the gradients of the weights of both directions of a layer, one after the other.
-
-    `layer` has those of all heads, in the order of `LayerWeights.flat`.
-    """
+    """Return the gradients of weights of both directions, in turn, from those of all heads."""
     found: list[Tensor | None] = []
     for direction in (0, 1):
         for place, tensor in enumerate(layer):

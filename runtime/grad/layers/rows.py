@@ -36,10 +36,7 @@ class LayerRows:
         return features.view(*self.sizes, directions, call.heads, call.dim).unbind(2)
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the input's contribution to the gates, in the layout of the input's device.
-
-        `weight` is (Gx, N, D, input); None of a cell that takes no input.
-        """
+        """Return wx in the device's layout; the weight is (Gx, N, D, input), or None."""
         call = self._call
         if weight is None:  # it still runs for as many steps
             return x.new_empty(x.shape[1], x.shape[0], call.heads, call.dim, 0)

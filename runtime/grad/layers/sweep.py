@@ -98,10 +98,7 @@ class Sweep:
         return TARGETS[call.target].backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:
-        """Run a layer, and return the gradient of the output of the layer below, or of x.
-
-        `d_sequences` are the gradients of the layer's output, or of each of its states.
-        """
+        """Run a layer on gradients of its output or states; return that of its input."""
         call, directions = self.call, len(self.call.directions)
         below = self._input_of(layer)
         d_states = list(zip(*map(self.rows.split, d_sequences), strict=True))

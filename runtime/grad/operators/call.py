@@ -52,10 +52,7 @@ _calls: Seen = Seen(512)
 
 
 def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
-    """Return the results of a call and, where a backward may follow, what it reads besides.
-
-    `tensors` are those of `Tensors.flat` that there are.
-    """
+    """Return the results of a call and, where a backward may follow, what it reads besides."""
     written, x = read_call(text), tensors[0]
     key = text, _precision(written, x), len(tensors), x.shape, x.device
     entry = _find(key, tensors)
@@ -196,9 +193,6 @@ def read_by_backward(
 
     They are the text for the backward, the number of results that have gradients, the tensors that
     it reads, and the results that it reads.
-
-    Raises:
-        BackwardError: the call says that no backward follows.
     """
     written = read_call(text)
     if not written.keep:

@@ -19,7 +19,7 @@ from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, shape_error
 from ...targets.layers import states_for
-from ...targets.refusals import check_takes_inputs, check_takes_masks
+from ...targets.refusals import check_takes
 from ...targets.registry import TARGETS
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
@@ -28,11 +28,7 @@ from .results import runs_of
 
 
 def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> None:
-    """Check the tensors of a forward.
-
-    Raises:
-        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
-    """
+    """Raise a `TensorError` for a tensor of a forward that is missing or does not fit."""
     _check_count(call, written, tensors)
     named = call.named(written.spread(tensors, None))
     x, axes = named.x, 5 if call.takes_wx else 2 if _packed(call) else 3
@@ -53,10 +49,7 @@ def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> N
 def check_results(
     call: Call, written: CallText, tensors: Sequence[Any], results: Sequence[Tensor]
 ) -> None:
-    """Check the tensors of a backward: those of the call, and the results of its forward.
-
-    The errors are those of `check_forward`.
-    """
+    """Check the tensors of a backward: those of the call, and the results of its forward."""
     if not results:
         raise TensorError("results", "none", "those of rnnc::call", "what rnnc::call gave")
     if forgets_wx(call):
@@ -86,10 +79,7 @@ def check_results(
 def check_gradients_of_results(
     call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return the gradients of the results of a call, as kernels can read them.
-
-    `results` are as in `check_results`.
-    """
+    """Return the gradients of `results` of a call, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain, first = plain_gradients(gradients), results[0]
     batch = runs_of(call, results)[-1][0].shape[1]
@@ -141,11 +131,9 @@ def _check_count(call: Call, written: CallText, tensors: Sequence[Any]) -> None:
 def _check_rows(call: Call, tensors: Tensors) -> None:
     """Check lengths, resets and the cell's inputs."""
     target, x, ragged = TARGETS[call.target], tensors.x, tensors.ragged
-    if tensors.unweighted:
-        check_takes_inputs(target, x.device.type)
+    check_takes(target, x.device.type, tensors)
     if ragged is None:
         return
-    check_takes_masks(target, x.device.type)
     steps, batch = sizes_of(call, x, ragged)
     if ragged.lengths is not None:
         check_as_left("lengths", ragged.lengths, (batch,), torch.int64, x.device)
@@ -169,7 +157,7 @@ def _check_weights(call: Call, tensors: Tensors) -> None:
     if states and not call.takes_wx:
         rows = (call.parts, batch, call.heads * call.dim)
         names = [state.name for state in cell.states]
-        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
+        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", x)
     named, gates = call.form.weights(tensors.weights, call.parts), len(cell.input_gates)
     firsts, like = list(states_for(call, x, batch, states)), x.new_zeros(())
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):

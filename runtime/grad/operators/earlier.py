@@ -18,7 +18,7 @@ from ...call.forms import OWN
 from ...call.layer_call import Choice, Order, cell_of
 from ...call.masks import RESTART
 from ...call.ragged import Ragged, as_of_one_layer
-from ...call.rows_form import rows_form
+from ...call.rows_form import RowsForm
 from ...call.settings import Asked, Settings
 from ...call.text import CallText, text_in_graph, write_call
 from .call import call_op
@@ -67,7 +67,7 @@ def _rnn(
     `given` says which of `LayerWeights.flat` each direction of each layer has.
     """
     choice = Choice(variant, cast(Save, save), cast(Precision, precision))
-    form, own = rows_form(heads, dim) if rows else OWN, (layers, both, heads, dim, dropout)
+    form, own = RowsForm(heads, dim) if rows else OWN, (layers, both, heads, dim, dropout)
     settings = Settings(cell_of(cell), *own, "auto", choice, cast(Order, order), form)
     asked = Asked(given=bool(states), drawn=masks is not None, joint=joint)
     drawn = [] if masks is None else [masks]

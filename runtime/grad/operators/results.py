@@ -10,10 +10,7 @@ from ...call.call import Call
 
 
 def beside_results(call: Call, runs: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """Return what runs kept without what the results hold; `runs_of` is the inverse.
-
-    No two results of an operator share memory.
-    """
+    """Return what runs kept without the memory of results; `runs_of` is the inverse."""
     *lower, last = runs
     own = last[call.sequences :] if _shares(call) else last
     return [tensor for run in (*lower, own) for tensor in run]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
@@ -93,10 +95,7 @@ def _why_not(module: nn.Module) -> str | None:
     if isinstance(module, OnKernels):
         return None
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        if is_parametrized(module):
-            return "parametrized, which gives it a class of its own"
-        base = next(base for base in cls.__mro__ if base.__module__.startswith("torch.nn."))
-        return f"a subclass of {_full_name(base)}, which may compute something else"
+        return _of_own_class(module, lambda base: base.__module__.startswith("torch.nn."))
     if isinstance(module, torch.jit.ScriptModule):
         return "compiled by torch.jit" if module.original_name in _NAMES else None
     if cls.__name__ in _NAMES and cls.__module__.startswith("torch."):
@@ -106,11 +105,14 @@ def _why_not(module: nn.Module) -> str | None:
 
 def _why_not_back(module: nn.Module) -> str | None:
     """Return the reason why a module with its own class stays on the kernels; None for others."""
-    if not isinstance(module, OnKernels):
-        return None
+    return _of_own_class(module, _TORCHS.__contains__) if isinstance(module, OnKernels) else None
+
+
+def _of_own_class(module: nn.Module, is_known: Callable[[type], bool]) -> str:
+    """Return the reason why a module keeps a class whose base users know."""
     if is_parametrized(module):
         return "parametrized, which gives it a class of its own"
-    base = next(base for base in type(module).__mro__ if base in _TORCHS)
+    base = next(filter(is_known, type(module).__mro__))
     return f"a subclass of {_full_name(base)}, which may compute something else"
 
 

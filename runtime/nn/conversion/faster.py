@@ -23,10 +23,7 @@ _PROJECTED = {False: (128, 2**16), True: (256, 2**19)}
 def kernels_project(
     device: str, dtype: torch.dtype, units: int, rows: int, gradients: bool
 ) -> bool:
-    """Return True if the kernels are at least as fast as torch's module for a projected LSTM.
-
-    `units` are those of a direction of a layer, before the projection.
-    """
+    """Return True if kernels are as fast as torch's module for a projected LSTM of such units."""
     if dtype == torch.float64:
         return False
     if device != "cpu":

@@ -1,7 +1,4 @@
-"""The modules of `rnnc.nn` as plain modules, which are no subclasses of torch's.
-
-Dynamo refuses every subclass of torch's recurrent modules, and traces these.
-"""
+"""The modules of `rnnc.nn` as no subclasses of torch's, which Dynamo would refuse."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ..base import TwoStates
 from ..cells import GRUCell, LSTMCell, RNNCell
 from ..modules import GRU, LSTM, RNN
 from ..sequences import Sequences
@@ -61,7 +59,7 @@ class _PlainCells(Cells, _Plain):
     reset_parameters = nn.RNNCellBase.reset_parameters
 
 
-class PlainLSTM(_PlainSequences):
+class PlainLSTM(TwoStates, _PlainSequences):
     """`rnnc.nn.LSTM`, which is no subclass of `torch.nn.LSTM`; `rnnc.convert` makes it.
 
     It has the same arguments, state dict and results, and `torch.compile` traces it whole.
@@ -79,8 +77,6 @@ class PlainLSTM(_PlainSequences):
     check_forward_args = nn.LSTM.check_forward_args
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     permute_hidden = nn.LSTM.permute_hidden
-    _states_of = LSTM._states_of
-    _hx_of = LSTM._hx_of
 
 
 class PlainGRU(_PlainSequences):
@@ -97,14 +93,12 @@ class PlainRNN(_PlainSequences):
     torch_class = nn.RNN
 
 
-class PlainLSTMCell(_PlainCells):
+class PlainLSTMCell(TwoStates, _PlainCells):
     """`rnnc.nn.LSTMCell`, which is no subclass of `torch.nn.LSTMCell`; `rnnc.convert` makes it."""
 
     __module__ = "rnnc.nn"
     torch_class = nn.LSTMCell
     _mode = "LSTM"
-    _states_of = LSTMCell._states_of
-    _hx_of = LSTMCell._hx_of
 
 
 class PlainGRUCell(_PlainCells):

@@ -30,6 +30,16 @@ def test_plain_loops_are_the_cells(name):
     torch.testing.assert_close(plain_loop(name, wx, R), wanted)
 
 
+def test_inputs_of_a_cell_are_given_to_each_contender():
+    cell, row = rnnc.cells.cfc, Row("cfc", 2, 5, batch=3, steps=7)
+    inputs = Inputs(cell, row, "float32", "cpu")
+    chosen = contenders_for(row, cell, "cpu", ["float32"], KINDS)
+    results = {c.name: c.prepare(inputs).run() for c in chosen if c.ours or c.name == "eager loop"}
+    assert set(results) == {"rnnc", "rnnc.RNN", "eager loop"}
+    assert inputs.given["t"].shape == (7, 3)
+    torch.testing.assert_close(results["rnnc"], results["eager loop"])
+
+
 def names(number: int, *kinds: str) -> list[str]:
     row = ROWS[number]
     chosen = contenders_for(

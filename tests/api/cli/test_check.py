@@ -134,16 +134,16 @@ def test_check_fails_a_wrong_gradient(
 def test_no_compiler_is_said_and_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
 ) -> None:
-    from rnnc.runtime.cpu.compile import find_compiler
+    from rnnc.runtime.cpu.compile import _error
 
     monkeypatch.setenv("CXX", "no-such-compiler")
-    find_compiler.cache_clear()
+    _error.cache_clear()
     try:
         # A cell that no other test compiled: kernels once loaded need no compiler.
         write("cell.py", GOOD.replace("0.1", "0.1625"))
         assert "found:  no `no-such-compiler` on the PATH\n" in refused("check", "cell.py")
     finally:
-        find_compiler.cache_clear()
+        _error.cache_clear()
 
 
 def test_an_unknown_word_does_not_stop_the_check_of_others(run: Callable[..., Result]) -> None:

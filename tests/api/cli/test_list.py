@@ -18,7 +18,7 @@ def test_list_has_a_line_for_each_cell(run: Callable[..., Result]) -> None:
     result = run("list")
     header, *lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert header.split() == "name gates states params recurrent forward + backward paper".split()
+    assert header.split() == "name gates states params recurrence forward + backward paper".split()
     assert [line.split()[0] for line in lines] == list(rnnc.cells.names())
     lstm = next(line for line in lines if line.startswith("lstm "))
     assert lstm.split()[1:11] == "i f z o h c dense 9 + 20".split()
@@ -37,6 +37,11 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
         "constants": {},
         "dense": [["i", "h"], ["f", "h"], ["z", "h"], ["o", "h"]],
         "diagonal": [],
+        "recurrence": {
+            "kind": "dense",
+            "reason": "R_i, R_f, R_z and R_o multiply h",
+            "backward": "dense",
+        },
         "operations": {"forward": 9, "backward": 20},
     }
     assert listed["leaky_rate"]["constants"] == {"alpha": 0.1}
@@ -48,7 +53,7 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
     [
         ("gru", "dense"),
         ("indrnn", "diagonal"),
-        ("mingru", "none"),
+        ("mingru", "affine"),
         ("cornn", "dense from y z"),
         ("sru", "diagonal from c"),
     ],

@@ -50,6 +50,7 @@ def test_show_gives_the_equations(run: Callable[..., Result]) -> None:
         "elman: Simple recurrent network (Elman, 1990).",
         "  g = x_g + R_g h + b_g",
         "  h' = tanh(g)",
+        "  recurrence: dense: R_g multiplies h",
     ]
 
 

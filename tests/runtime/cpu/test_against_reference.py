@@ -21,6 +21,12 @@ COMPILED = [
     for flags in (("quick", "shipped") if turn else ("shipped",))
 ]
 every_cell = pytest.mark.parametrize(("name", "compiled"), COMPILED, indirect=["compiled"])
+# The slope of a spike is no derivative. `rnnc check` takes differences around it.
+every_smooth_cell = pytest.mark.parametrize(
+    ("name", "compiled"),
+    [case for case in COMPILED if "heaviside" not in str(rnnc.cells.get(case.values[0]))],
+    indirect=["compiled"],
+)
 
 
 def gradients(outputs: dict[str, Tensor], inputs: dict[str, Tensor], seeds: dict[str, Tensor]):
@@ -55,7 +61,7 @@ def test_every_output_and_gradient_equals_the_reference(name, inputs_for, poison
             assert relative_error(got_d[key], wanted_d[key]) < 1e-11, (shape, "gradient of", key)
 
 
-@every_cell
+@every_smooth_cell
 def test_gradcheck_through_the_kernels(name, inputs_for, compiled):
     cell = rnnc.cells.get(name)
     inputs = inputs_for(cell, 2, 3, 1, 3)

@@ -15,12 +15,11 @@ from rnnc.codegen.layout import layout_of
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.arguments import (
-    backward_arguments,
-    forward_arguments,
-    grid_struct,
+    arguments_of,
     init_args_struct,
     mask_arguments,
     step_args_struct,
+    struct_around,
     workspace_struct,
 )
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
@@ -32,7 +31,7 @@ def structs_of(cell, masked=False):
     """Each struct in C++ and its mirror."""
     layout = layout_of(cell)
     counts = (len(layout.states), len(layout.params), masked, len(layout.unweighted))
-    forward, backward = forward_arguments(*counts), backward_arguments(*counts)
+    forward, backward = arguments_of("forward", *counts), arguments_of("backward", *counts)
     work = workspace_struct(len(layout.states), len(layout.sources))
     masks = {"MaskArguments": mask_arguments(len(layout.states))} if masked else {}
     return masks | {
@@ -109,8 +108,14 @@ def test_what_a_grid_gets_beside_lies_there_too(name):
     cell = rnnc.cells.get(name)
     counts = (len(layout_of(cell).states), len(layout_of(cell).params), False, 0)
     lines = [
-        *assertions("GridArguments<ForwardArguments>", grid_struct(forward_arguments(*counts))),
-        *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),
+        *assertions(
+            "GridArguments<ForwardArguments>",
+            struct_around("GridArguments", arguments_of("forward", *counts)),
+        ),
+        *assertions(
+            "GridArguments<BackwardArguments>",
+            struct_around("GridArguments", arguments_of("backward", *counts)),
+        ),
     ]
     more = '#include "lib/exchange/ll_exchange.cuh"\n'
     ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")

@@ -11,7 +11,7 @@ from rnnc.codegen.cuda.kernel_plan import MOST_BLOCKS
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import launcher_of
 from rnnc.runtime.cuda.resident import launcher
@@ -67,7 +67,7 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
 
     monkeypatch.setattr(launcher, "load_kernel", load)
     plan, sizes = PLANS[variant], CallSizes(530_000, 66_000, 64)
-    arguments = forward_arguments(2, 0, False, 0)()
+    arguments = arguments_of("forward", 2, 0, False, 0)()
     launcher_of(LSTM, plan, sizes, 0).run(arguments, None, torch.zeros(1), 2)
     tiles = plan.batch_tiles(sizes.batch)
     wanted = launches(plan, sizes.heads, tiles)

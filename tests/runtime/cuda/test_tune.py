@@ -19,7 +19,7 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda import choose, tune
+from rnnc.runtime.cuda import choose, spills, tune
 from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 from rnnc.runtime.store import private, tuned
 from rnnc.runtime.store.files import cache_folder
@@ -72,6 +72,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("RNNC_TUNE", raising=False)
     monkeypatch.setattr(choose, "device_limits", lambda index: H200)
     monkeypatch.setattr(choose, "_has_room", lambda *_: True)
+    monkeypatch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     choose_plan.cache_clear()
     yield tmp_path / "cache"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.driver import room
 from rnnc.runtime.grad.operators import call as operators
 from rnnc.runtime.program import replays
 from rnnc.runtime.program.seen import Seen
@@ -14,7 +14,7 @@ from rnnc.runtime.targets.registry import TARGETS
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}], ids=str)
 def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkeypatch, options):
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     monkeypatch.setitem(TARGETS, "cpu", TARGETS["simulated"])
     monkeypatch.setattr(operators, "_calls", Seen())
     torch._dynamo.reset()

@@ -208,10 +208,10 @@ def test_transforms_and_subclasses_see_the_gathers(inputs):
 
 def test_a_gpu_replays_later_calls(simulated_gpu, monkeypatch):
     """With the gathers of both halves: the launches are those of the first call, and no more."""
-    from rnnc.runtime.cuda import target
+    from rnnc.runtime.cuda.driver import room
     from rnnc.runtime.scan import scan
 
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     monkeypatch.setattr(scan, "_CALLS", type(scan._CALLS)())
     wx, R = torch.randn(40, 1, 64, 4).requires_grad_(), torch.randn(4, 1, 64, 64).requires_grad_()
     runs = []

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 from rnnc.runtime.process import turns
-from rnnc.runtime.process.turns import short_turns, short_turns_of_backward, usual_turns
+from rnnc.runtime.process.turns import short_turns, short_turns_of_backward
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 USUAL, SHORT = 0.004, pytest.approx(1e-4)
@@ -125,10 +125,10 @@ def test_a_shorter_interval_stays():
 
 def test_who_waits_inside_leaves_turns_as_usual(usual):
     with short_turns(CUDA):
-        with usual_turns():
+        with turns.SHORT_TURNS.paused():
             assert sys.getswitchinterval() == usual
         assert sys.getswitchinterval() == SHORT
-    with usual_turns():
+    with turns.SHORT_TURNS.paused():
         assert sys.getswitchinterval() == usual
     assert sys.getswitchinterval() == usual
 

@@ -8,7 +8,7 @@ import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.runtime.call.tensors import Saved
-from rnnc.runtime.program.gemms import gates_again, products_of, recurrent_sums, sums_over_time
+from rnnc.runtime.program.gemms import gates_again, recurrent_sums, sums_over_time
 from rnnc.runtime.program.multiplier import TORCH
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
@@ -36,7 +36,7 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     tensors = d_wx, d_gates_no_input, states, initial
     found = draw(len(cell.dense_pairs), HEADS, DIM, DIM)
-    left = recurrent_sums(found, products_of(cell), *tensors, TORCH, reverse)
+    left = recurrent_sums(found, layout_of(cell).products, *tensors, TORCH, reverse)
     for to, parts in left:
         to.copy_(parts.sum(0))
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)

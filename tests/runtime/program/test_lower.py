@@ -10,7 +10,6 @@ import torch
 from rnnc.cli.program import Sizes, program_of
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda.driver.described import describe
-from rnnc.runtime.cuda.ops import addresses_of
 from rnnc.runtime.program import lower as lowering
 from rnnc.runtime.program.lower import lower
 from rnnc.runtime.program.ops import Addressed, Allocate, AllocateTogether, Free, Operate
@@ -149,7 +148,7 @@ def test_each_wait_of_a_wavefront_names_what_is_written_before(lowered):
             for each in getattr(op, "ops", [op]):
                 if type(each).__name__ == "Launch" and each.lane is not None:
                     fields = each.named(lambda slot, offset: (slot, offset))
-                    names = dict(addresses_of(each.struct))
+                    names = dict(each.struct.addresses)
                     for word, place in fields.items():
                         if names[word] in ("done", "started"):
                             signals.add(place[0])

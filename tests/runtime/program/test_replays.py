@@ -11,9 +11,8 @@ from itertools import combinations, pairwise
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
-from rnnc.runtime.cuda.ops import addresses_of
+from rnnc.runtime.cuda.arguments import arguments_of, struct_around
+from rnnc.runtime.cuda.driver import room
 from rnnc.runtime.program import ops, replays
 from rnnc.runtime.program.compact import _packed, _Temporary
 from rnnc.runtime.program.ops import Addressed
@@ -326,10 +325,10 @@ def test_a_replay_that_fails_undoes_what_it_began():
 
 
 def test_which_words_of_a_struct_are_addresses():
-    struct = grid_struct(backward_arguments(2, 3, False, 0))
+    struct = struct_around("GridArguments", arguments_of("backward", 2, 3, False, 0))
     numbers = array("q", range(ctypes.sizeof(struct) // 8))
     filled = struct.from_buffer(numbers)
-    found = [numbers[word] for word, _ in addresses_of(struct)]
+    found = [numbers[word] for word, _ in struct.addresses]
 
     def pointers(value):
         for name, kind, *_ in value._fields_:
@@ -348,7 +347,7 @@ def test_which_words_of_a_struct_are_addresses():
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"heads": 2}], ids=str)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch, cell, options):
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     rnn = rnnc.RNN(
         rnnc.cells.get(cell),
         32,

@@ -228,26 +228,15 @@ def full_compiler(tmp_path, *full):
     return str(script)
 
 
-@pytest.fixture
-def another_compiler(monkeypatch):
-    def set_to(path):
-        monkeypatch.setenv("CXX", path)
-        build.find_compiler.cache_clear()
-
-    yield set_to
-    monkeypatch.undo()
-    build.find_compiler.cache_clear()
-
-
-def test_a_compiler_on_a_full_disk_is_run_on_another(tmp_path, monkeypatch, another_compiler):
+def test_a_compiler_on_a_full_disk_is_run_on_another(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
-    another_compiler(full_compiler(tmp_path, tempfile.gettempdir()))
+    monkeypatch.setenv("CXX", full_compiler(tmp_path, tempfile.gettempdir()))
     assert run_irnn() == 15.0
 
 
-def test_a_compiler_without_any_room_says_so(tmp_path, monkeypatch, another_compiler):
+def test_a_compiler_without_any_room_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
-    another_compiler(full_compiler(tmp_path, tmp_path, private.MEMORY_FOLDER))
+    monkeypatch.setenv("CXX", full_compiler(tmp_path, tmp_path, private.MEMORY_FOLDER))
     with pytest.raises(rnnc.CompileError) as refused:
         run_irnn()
     first, found, wanted, advice = str(refused.value).splitlines()
@@ -259,7 +248,7 @@ def test_a_compiler_without_any_room_says_so(tmp_path, monkeypatch, another_comp
     room = tmp_path.parent / f"{tmp_path.name}-room"
     room.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(room))
-    another_compiler(full_compiler(tmp_path, f"{tmp_path}/", private.MEMORY_FOLDER))
+    monkeypatch.setenv("CXX", full_compiler(tmp_path, f"{tmp_path}/", private.MEMORY_FOLDER))
     assert run_irnn() == 15.0
 
 

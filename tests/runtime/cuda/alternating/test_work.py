@@ -18,7 +18,7 @@ from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
 from rnnc.runtime.cuda.alternating.run import AlternatingLauncher
 from rnnc.runtime.cuda.alternating.work import Work
-from rnnc.runtime.cuda.arguments import backward_arguments, forward_arguments
+from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.launch import CallSizes
 
 PLANS = {
@@ -99,7 +99,7 @@ def work(direction="forward", lasting=True):
 
 def run(made, steps):
     forward = made.direction == "forward"
-    arguments = (forward_arguments if forward else backward_arguments)(1, 0, False, 0)()
+    arguments = arguments_of("forward" if forward else "backward", 1, 0, False, 0)()
     made.run(arguments, steps, torch.randn(1, 1, 3, 3))
 
 
@@ -223,7 +223,7 @@ def calls(log, monkeypatch):
     def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad, tf32=False):
         state.update(stream=stream, capturing=capturing)
         with mode():
-            arguments = forward_arguments(1, 0, False, 0)()
+            arguments = arguments_of("forward", 1, 0, False, 0)()
             like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
             sizes = CallSizes(rows, 1, 3)
             plan = replace(PLANS["forward"], tf32=tf32)

@@ -38,7 +38,7 @@ def driver(monkeypatch):
     cuda = pytest.importorskip("cupy.cuda")
     found = Driver()
     found.streams, found.destroyed, found.interrupted_at = [], [], None
-    monkeypatch.setattr(capture, "keeping", lambda name: getattr(found, name))
+    monkeypatch.setattr(capture, "keeping", found)
     monkeypatch.setattr(cuda, "Stream", type("Made", (Stream,), {"made": found.streams}))
 
     def interrupt(place):

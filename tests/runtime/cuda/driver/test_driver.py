@@ -14,18 +14,17 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda import choose, launch, load, step_down
-from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda import choose, launch, load, spills, step_down
+from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
-from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
-from rnnc.runtime.cuda.prepared import prepare
+from rnnc.runtime.cuda.prepared import launched, prepare
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = choose.PlanQuestion(LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
 STEPS = 100
-ARGUMENTS = forward_arguments(2, 0, False, 0)()
+ARGUMENTS = arguments_of("forward", 2, 0, False, 0)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
@@ -45,7 +44,7 @@ class DriverError(RuntimeError):
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver(monkeypatch, new_functions):
     """The driver, whose launches fail as a test sets."""
 
     def fail(*_):
@@ -58,8 +57,6 @@ def driver(monkeypatch):
     fake = SimpleNamespace(check_status=check, funcSetAttribute=fail, status=720)
     monkeypatch.setattr(library, "_function", lambda kind, name: lambda *_: fake.status)
     monkeypatch.setattr(launch, "make_room", lambda *_: None)
-    library.keeping.cache_clear()
-    library.letting_go.cache_clear()
     module = ModuleType("cupy_backends.cuda.api")
     module.driver = fake
     for name in ("cupy_backends", "cupy_backends.cuda"):
@@ -67,9 +64,7 @@ def driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", module)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
-    yield fake
-    library.keeping.cache_clear()
-    library.letting_go.cache_clear()
+    return fake
 
 
 @pytest.mark.parametrize("status", NO_ROOM)
@@ -118,9 +113,6 @@ def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
 @pytest.fixture
 def h200(monkeypatch):
     monkeypatch.setattr(choose, "device_limits", lambda index: H200)
-    step_down._others.cache_clear()
-    yield
-    step_down._others.cache_clear()
 
 
 def forwards():
@@ -243,6 +235,7 @@ def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):
     monkeypatch.setattr(choose, "on_device", lambda device: nullcontext())
     monkeypatch.setattr(choose, "load_kernel", load)
     monkeypatch.setattr(choose, "recall", lambda asked: None)
+    monkeypatch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     choose.choose_plan.cache_clear()
     choose.choose_plan(ASKED, "forward")
     assert loaded == ["rnnc_forward"]

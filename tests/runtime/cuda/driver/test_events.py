@@ -11,7 +11,7 @@ STREAM, OTHER = 7, 8
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver(monkeypatch, new_functions):
     """The functions that are entered, with what they are given."""
     log = []
 
@@ -25,11 +25,9 @@ def driver(monkeypatch):
 
         return entered
 
-    library.keeping.cache_clear()
     monkeypatch.setattr(library, "_function", function)
     monkeypatch.setattr(events, "_here", threading.local())
-    yield log
-    library.keeping.cache_clear()
+    return log
 
 
 def test_a_stream_follows_another_one_by_one_event_per_thread(driver):

@@ -10,21 +10,16 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.driver import library, matmul
+from rnnc.runtime.cuda.driver import library, matmul, room
 from rnnc.runtime.cuda.driver.proposals import Proposal
 
 SECONDS = 0.2
 
 
 @pytest.fixture
-def functions():
+def functions(new_functions):
     """The functions of the driver, none of which is known yet or later."""
-    for each in (library.keeping, library.letting_go):
-        each.cache_clear()
-    yield library
-    for each in (library.keeping, library.letting_go):
-        each.cache_clear()
+    return library
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no usleep")
@@ -42,7 +37,7 @@ def test_who_keeps_the_lock_stops_other_threads(functions, monkeypatch):
     found = {}
     try:
         for function in (functions.letting_go, functions.keeping):
-            sleep = function("usleep")
+            sleep = function.usleep
             before = counted[0]
             sleep(int(SECONDS * 1e6))
             found[function] = counted[0] - before
@@ -59,7 +54,7 @@ def test_functions_of_the_driver_that_a_replayed_call_enters(
     layers, options, simulated_gpu, functions, monkeypatch
 ):
     """None of them lets go: what may wait is done before, by `make_room`."""
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     function, entered = functions._function, []
 
     def noted(kind, name):

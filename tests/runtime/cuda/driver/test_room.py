@@ -68,16 +68,13 @@ class Driver:
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver(monkeypatch, new_functions):
     found = Driver()
-    caches = library.keeping, library.letting_go, room._room
-    for each in caches:
-        each.cache_clear()
+    room._room.cache_clear()
     monkeypatch.setattr(library, "_function", found.function)
     monkeypatch.setattr(room, "perf_counter_ns", lambda: found.now)
     yield found
-    for each in caches:
-        each.cache_clear()
+    room._room.cache_clear()
 
 
 def call(driver, microseconds=100, finished=False):

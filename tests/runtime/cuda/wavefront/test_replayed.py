@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.driver import stream_memory
+from rnnc.runtime.cuda.driver import room, stream_memory
 from rnnc.runtime.program import replays
 
 STEPS, BATCH, HIDDEN = 256, 2, 32
@@ -15,7 +14,7 @@ STEPS, BATCH, HIDDEN = 256, 2, 32
 @pytest.fixture
 def calls(driver, monkeypatch):
     """Runs a module with and without gradients; gives the notes, and the keys of what computes."""
-    monkeypatch.setattr(target, "is_here", lambda _: True)
+    monkeypatch.setattr(room, "is_here", lambda _: True)
     computed, record = [], replays.Replays._record
 
     def noted(self, *arguments):

@@ -1,0 +1,93 @@
+"""The arguments of a call of the language, in their places or by their names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from .errors import CellError
+
+#: The signatures of functions that are no rows of the table, by name.
+CHECKED: dict[str, Signature] = {}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function of the language takes.
+
+    Attributes:
+        name: of the function.
+        arguments: the names of its arguments.
+        defaults: default values of the last arguments.
+        rest: the name of any more operands; empty if it takes none.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    defaults: tuple[float, ...] = ()
+    rest: str = ""
+
+    @property
+    def listed(self) -> str:
+        """The names of all arguments."""
+        return ", ".join([*self.arguments, *([f"*{self.rest}"] if self.rest else [])])
+
+    @property
+    def text(self) -> str:
+        """The function's name and arguments, with their defaults."""
+        if not self.defaults:
+            return f"{self.name}({self.listed})"
+        first = len(self.arguments) - len(self.defaults)
+        named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
+        return f"{self.name}({', '.join([*self.arguments[:first], *named])})"
+
+    def filled(self, operands: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """Return all arguments of a call in their order.
+
+        Args:
+            operands: the first arguments.
+            named: others, by their names.
+
+        Raises:
+            CellError: a missing argument, one too many or given twice, or none of that name.
+        """
+        for name in named:
+            if name not in self.arguments[len(operands) :]:
+                twice = name in self.arguments
+                found = f"{name} given twice" if twice else f"no argument {name!r} of {self.name}"
+                raise CellError(found, self.listed, self.text)
+        first = len(self.arguments) - len(self.defaults)
+        given = dict(zip(self.arguments[first:], self.defaults, strict=True))
+        given |= {**dict(zip(self.arguments, operands, strict=False)), **named}
+        too_many = len(operands) > len(self.arguments) and not self.rest
+        if too_many or len(given) < len(self.arguments):
+            least = "at least " if self.rest else ""
+            raise CellError(
+                f"{self.name} with {len(operands) + len(named)} argument(s)",
+                f"{least}{len(self.arguments)}: {self.listed}",
+                self.text,
+            )
+        return [given[name] for name in self.arguments]
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse wrong arguments of a function of the language as those of the table's rows are."""
+    by_kind: dict[Any, list[str]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        by_kind.setdefault(parameter.kind, []).append(parameter.name)
+    (rest,) = by_kind.get(inspect.Parameter.VAR_POSITIONAL, [""])
+    arguments = tuple(by_kind[inspect.Parameter.POSITIONAL_OR_KEYWORD])
+    CHECKED[function.__name__] = signature = Signature(function.__name__, arguments, rest=rest)
+
+    @wraps(function)
+    def call(*operands: P.args, **named: P.kwargs) -> R:
+        signature.filled(operands, named)
+        return function(*operands, **named)
+
+    return call

@@ -1,0 +1,66 @@
+"""Which states a value depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ..expression.node import Node, ordered, symbol
+from ..functions import TABLE
+
+if TYPE_CHECKING:
+    from ..cell import CellSpec
+
+States = frozenset[str]
+NO_STATES: States = frozenset()
+
+
+def symbols_that_see(cell: CellSpec) -> dict[Node, States]:
+    """The states by symbol that depends on them: the states, and gates with diagonal weights."""
+    seen = {symbol(state.name): frozenset({state.name}) for state in cell.states}
+    for pair in cell.diagonal_pairs:
+        gate = symbol(pair.gate)
+        seen[gate] = seen.get(gate, NO_STATES) | {pair.source}
+    return seen
+
+
+def value_args(node: Node) -> tuple[Node, ...]:
+    """The arguments that a node's value depends on: of `with_gradient`, the first alone."""
+    identity = node.op == "call" and TABLE[node.name].identity
+    return node.args[:1] if identity else node.args
+
+
+def states_seen(roots: Iterable[Node], symbols: Mapping[Node, States]) -> dict[Node, States]:
+    """The states that the value of each node below the roots depends on.
+
+    Args:
+        roots: where to start.
+        symbols: the states that symbols depend on.
+    """
+    seen: dict[Node, States] = {}
+    for node in ordered(roots):
+        own = symbols.get(node, NO_STATES)
+        seen[node] = own.union(*(seen[a] for a in value_args(node)))
+    return seen
+
+
+def coupled(reads: Mapping[str, States]) -> tuple[tuple[str, ...], ...]:
+    """Split states into those that depend on each other over time, in an order of dependence.
+
+    Args:
+        reads: for each state, the states whose old values its new value depends on.
+
+    Returns:
+        The groups: each depends on itself and on groups before it.
+    """
+    reached = {state: set(sources) for state, sources in reads.items()}
+    for middle in reads:  # Warshall's transitive closure
+        for sources in reached.values():
+            if middle in sources:
+                sources |= reached[middle]
+    groups: dict[tuple[str, ...], None] = {}
+    for state in reads:
+        mutual = [s for s in reads if s == state or (s in reached[state] and state in reached[s])]
+        groups[tuple(mutual)] = None
+    # A group depends on more states than each that it depends on.
+    return tuple(sorted(groups, key=lambda group: len(reached[group[0]].union(group))))

@@ -1,0 +1,102 @@
+"""What kernels spill from registers: which plan spills little, and a warning where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.plan import Plan
+from ...codegen.request import PlanRequest
+from ...codegen.shape import Direction
+from ..call.facts import facts_of
+from ..process.caller import warn_once
+from ..store.compiled import kernels_in_words
+from .nvrtc import compile_plan
+
+# Bytes per thread, stored and loaded. LSTM, 12 heads of 64, batch 256, bfloat16, H200, 2026-11-23:
+# a forward with masks that spills 612 takes 1.18 ms, with a block less per SM 0.78, without masks
+# 0.69 (60 spilled).
+MOST_SPILLED = 256
+_MORE_PLANS = 3  # that are compiled where the first one spills more
+
+
+def spilled_bytes(cell: CellSpec, plan: KernelPlan) -> int:
+    """Return the bytes per thread that the kernels of a plan spill, compiled on first use.
+
+    Spills are bytes of stores and loads. What a kernel keeps in local memory beyond the carried
+    values of its loops counts too: an array that should be in registers is there.
+    """
+    reports = compile_plan(cell, plan).reports.values()
+    spilled = max((report.spills for report in reports), default=0)
+    stack = max((report.stack for report in reports), default=0)
+    if stack <= max(spilled, MOST_SPILLED):
+        return spilled  # and the facts of the cell are not asked for
+    kept = facts_of(cell).kept if plan.direction == "backward" else 0
+    return max(spilled, stack - kept * (8 if plan.scalar.real == "double" else 4))
+
+
+def least_spilling(
+    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan] = ()
+) -> tuple[Plan, bool]:
+    """Return the first of a few plans whose kernels spill little, else the one that spills least.
+
+    They are the plan, the same with more registers per thread, and the others, in this order. At
+    most `_MORE_PLANS` besides the plan are compiled. A warning says if all spill much.
+
+    Returns:
+        The plan, and whether its kernels spill little.
+    """
+    found: list[tuple[Plan, int]] = []
+    for each in islice(_distinct(asked, plan, directions, others), 1 + _MORE_PLANS):
+        kernels: list[KernelPlan] = [getattr(each, direction) for direction in directions]
+        found.append((each, max(spilled_bytes(asked.cell, kernel) for kernel in kernels)))
+        if found[-1][1] <= MOST_SPILLED:
+            return each, True
+    best, _ = min(found, key=lambda pair: pair[1])
+    for direction in directions:
+        tell_of_spills(asked.cell, getattr(best, direction))
+    return best, False
+
+
+def _distinct(
+    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan]
+) -> Iterator[Plan]:
+    """Yield plans whose kernels in the directions differ."""
+    seen: list[list[KernelPlan]] = []
+    for each in chain(_with_more_registers(asked, plan, directions), others):
+        kernels = [getattr(each, direction) for direction in directions]
+        if kernels not in seen:
+            seen.append(kernels)
+            yield each
+
+
+def _with_more_registers(
+    asked: PlanRequest, plan: Plan, directions: Sequence[Direction]
+) -> Iterator[Plan]:
+    """Yield a plan, and the same with more and more registers for kernels that spill much."""
+    while True:
+        yield plan
+        kernels: list[KernelPlan] = [getattr(plan, direction) for direction in directions]
+        spilling = [k for k in kernels if spilled_bytes(asked.cell, k) > MOST_SPILLED]
+        roomier = {k.direction: k.with_more_registers(asked.limits) for k in spilling}
+        if not any(roomier.values()):
+            return
+        plan = replace(plan, **{d: found for d, found in roomier.items() if found is not None})
+
+
+def tell_of_spills(cell: CellSpec, plan: KernelPlan) -> None:
+    """Warn of kernels that spill much, once in a process."""
+    spilled = spilled_bytes(cell, plan)
+    if spilled > MOST_SPILLED:
+        units = plan.agreed.get("head_dim")
+        sized = f", {units} units per head" if units else ""
+        warn_once(
+            f"{kernels_in_words(cell.name, plan)}{sized}: the kernel spills {spilled} bytes per"
+            " thread from registers to memory, which takes time in every step. Fewer operations per"
+            " step may spill less: rnnc.repeat(n, step, *values) where a Python loop unrolls. So"
+            " may another variant, or a dtype of fewer bytes. `rnnc tune` finds the plan that takes"
+            " the least time"
+        )
