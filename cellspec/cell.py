@@ -203,7 +203,8 @@ class CellSpec(BaseModel):
     def mean(self) -> Self:
         """The same cell with a constant in place of each drawn input: the mean of what is drawn.
 
-        A call that does not sample runs this cell. A cell without drawn inputs is its own mean.
+        A call that does not sample runs this cell. A mean of 0 that is only added is left out. A
+        cell without drawn inputs is its own mean.
 
         Example:
             >>> import rnnc

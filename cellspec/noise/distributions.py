@@ -82,8 +82,11 @@ def normal(mean: float | str = 0.0, std: float | str = 1.0, *, per: Per = "step"
         ...     sigma: Constant = constant(0.05),
         ... ):
         ...     return tanh(g + xi)
-        >>> noisy.with_constants(sigma=0.1).mean().constants
-        (Constant(name='xi', value=0.0),)
+        >>> print(noisy.with_constants(sigma=0.1))
+        noisy
+          g = x_g + R_g h + b_g
+          xi ~ normal(0, sigma)
+          h' = tanh(g + xi)
     """
     return _input("normal", (mean, std), per)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..declare import Constant
 from ..expression.body import Body
 from ..expression.loops import carried, unchanged
-from ..expression.node import Node, ordered, symbol
+from ..expression.node import Node, make, ordered, symbol
 from ..expression.sharing import LONGEST_LINE
 from ..functions import TABLE
 
@@ -22,16 +22,35 @@ _Drawn = frozenset[str]
 def with_means(cell: CellSpec) -> dict[str, Any]:
     """The fields in which a cell differs from `cell.mean()`: a constant for each drawn input.
 
+    A mean of 0 that is added is left out, so that a cell with noise has the source of one without.
+
     Args:
         cell: with a drawn input.
     """
     values = {c.name: c.value for c in cell.constants}
-    used = {leaf.name for update in cell.updates for leaf in update.free_symbols}
     means = [Constant(name=i.name, value=i.draw.mean(values)) for i in cell.inputs if i.draw]
+    updates = _without_zeros(cell.updates, {symbol(m.name) for m in means if m.value == 0})
+    used = {leaf.name for update in updates for leaf in update.free_symbols}
     return {
         "inputs": tuple(i for i in cell.inputs if i.draw is None),
-        "constants": (*(c for c in cell.constants if c.name in used), *means),
+        "constants": tuple(c for c in (*cell.constants, *means) if c.name in used),
+        "updates": updates,
     }
+
+
+def _without_zeros(updates: tuple[Node, ...], zeros: set[Node]) -> tuple[Node, ...]:
+    """Return new values without zeros that are added or subtracted; two states keep two values."""
+    new: dict[Node, Node] = {}
+    for node in ordered(updates):
+        args = tuple(new[a] for a in node.args)
+        if node.op in ("+", "-") and args[1] in zeros:
+            new[node] = args[0]
+        elif node.op == "+" and args[0] in zeros:
+            new[node] = args[1]
+        else:
+            new[node] = node if args == node.args else make(node.op, node.value, args, node.tag)
+    found = tuple(new[update] for update in updates)
+    return found if len(set(found)) == len(found) else updates
 
 
 def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:

@@ -96,19 +96,32 @@ def test_the_mean_is_a_cell_of_its_own():
     mean = noisy.mean()
     assert isinstance(mean, rnnc.Cell)
     assert mean.inputs == (Input(name="dt"),)
-    assert {c.name: c.value for c in mean.constants} == {
-        "low": -1,
-        "keep": 0.25,
-        "xi": 0,
-        "u": 1,
-    }
-    assert mean.updates == noisy.updates
+    assert {c.name: c.value for c in mean.constants} == {"low": -1, "keep": 0.25, "u": 1}
+    assert mean.equations()[-1] == "h' = keep*h + (1 - keep)*tanh(g) + low*u*dt"
     assert mean.mean() is mean
     assert noisy.with_constants(p=0.5, low=1).mean().constants[1:] == (
         Constant(name="keep", value=0.5),
-        Constant(name="xi", value=0),
         Constant(name="u", value=2),
     )
+
+
+def test_a_zero_that_is_added_leaves_no_trace_in_the_mean():
+    noise = rnnc.noisy("lstm", 0.1).mean()
+    assert noise.updates == rnnc.cells.lstm.updates
+    plain = rnnc.cells.lstm.model_copy(update={"name": noise.name, "doc": noise.doc})
+    assert noise.cpp().code == plain.cpp().code
+
+    @rnnc.cell
+    def twins(g: Gate, h: State, k: State, *, a: Input = normal(), b: Input = normal()):
+        return tanh(g + a), tanh(b + g) * a - 0 * k
+
+    assert twins.mean().equations()[1:] == ("h' = tanh(g)", "k' = h'*a - 0*k")
+
+    @rnnc.cell
+    def same(g: Gate, h: State, k: State, *, a: Input = normal(), b: Input = normal()):
+        return tanh(g + a), tanh(g + b)
+
+    assert same.mean().updates == same.updates
 
 
 def test_a_mean_runs_where_draws_were_conditions_and_arguments_of_loops():

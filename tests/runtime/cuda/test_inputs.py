@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Input, State, sigmoid, tanh
+from rnnc import Gate, Input, State, bernoulli, normal, sigmoid, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.nvrtc import NvrtcToolchain
+from rnnc.runtime.module import given as given_module
 from rnnc.runtime.store.compiled import compile_cell
 
 BATCH, STEPS, HEADS, DIM = 3, 5, 2, 64
@@ -21,6 +22,14 @@ KINDS = ("block", "cluster", "grid", "alternating")
 def masked_gru(z: Gate, g: Gate, dt: Input, m: Input, h: State):
     z = sigmoid(z) * m
     return (1 - z) * h + z * tanh(g * dt)
+
+
+@rnnc.cell
+def zoned_gru(
+    z: Gate, g: Gate, h: State, *, keep: Input = bernoulli(0.2), xi: Input = normal(std=0.1)
+):
+    new = (1 - sigmoid(z)) * h + sigmoid(z) * tanh(g + xi)
+    return keep * h + (1 - keep) * new
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,3 +70,29 @@ def test_kernels_compile_without_spills(kind):
         library = compile_cell(masked_gru, each, NvrtcToolchain(plan.arch))
         spills = {name: report.spills for name, report in library.reports.items() if report.spills}
         assert spills == {}
+
+
+def test_each_direction_of_each_layer_reads_its_own(simulated_gpu, monkeypatch):
+    """Also where a call comes again, and its program has other addresses."""
+    notes, drawn = [], []
+
+    def run(launcher, arguments, R, like, steps):
+        notes.append(tuple(arguments.unweighted.tensor))
+
+    def noting(*call):
+        drawn.append(draw(*call))
+        return drawn[-1]
+
+    for launcher in set(LAUNCHERS.values()):
+        monkeypatch.setattr(launcher, "run", run)
+    draw = given_module.draws_of_module
+    monkeypatch.setattr(given_module, "draws_of_module", noting)
+    options = {"num_layers": 2, "bidirectional": True, "backend": "simulated", "variant": "block"}
+    rnn = rnnc.RNN(zoned_gru, 8, HEADS * DIM, heads=HEADS, **options)
+    x = torch.randn(STEPS, BATCH, 8)
+    for _ in range(4):
+        notes.clear(), drawn.clear()
+        rnn(x)[0].sum().backward()
+        parts = [tuple(t[i].data_ptr() for t in drawn[0].values()) for i in range(4)]
+        assert notes[:4] == parts
+        assert sorted(notes[4:]) == sorted(parts)
