@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..cellspec.elementwise import ElementwiseFunction
 from ..cellspec.expression.graph import calls
-from ..cellspec.expression.node import Node
+from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
-from .program import Program, values_of
+from .program import Program, assignments, values_of
 
 # The functions whose names no value of a cell has.
 _RESERVED = [name for name, row in TABLE.items() if not row.free_name]
 # One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries. A
 # value such as `floor_g` ends with an underscore: a name of a cell always did.
 _SHORT = re.compile(rf"(d_)?(({'|'.join(_RESERVED)})_)?[a-z](_next)?(_sum)?|t\d+")
+
+#: The most uses of a function in a program that are copies of it, where copies are long.
+MOST_COPIES = 400
+# Functions of the headers that are one instruction. Others are many, some with branches.
+_INSTRUCTIONS = frozenset({"abs", "ceil", "floor", "round", "trunc"})
 
 #: The first number that rounds to an infinite float.
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
@@ -93,6 +99,42 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
     if spaced:
         lines += ["namespace fn {", *spaced, "}  // namespace fn"]
     return "\n".join(lines)
+
+
+def emit_called_functions(program: Program) -> str:
+    """C++ functions that hide those which a program uses very often, and are called.
+
+    A compiler writes each use of an inline function out. With thousands of branches, allocating
+    registers takes a time that grows faster than their number.
+
+    Args:
+        program: the program, whose function is to be written into the same namespace.
+
+    Returns:
+        The text; empty if there are none.
+    """
+    values = (statement.value for statement in assignments(program.statements))
+    uses = Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
+    rows = [f for name, f in TABLE.items() if uses[name] > MOST_COPIES and _is_long(f)]
+    lines = [_emit_call(f) for f in rows if not f.free_name]
+    spaced = [_emit_call(f) for f in rows if f.free_name]
+    if spaced:
+        lines += ["namespace fn {", "using namespace rnnc::fn;", *spaced, "}  // namespace fn"]
+    return "\n".join(lines)
+
+
+def _is_long(function: ElementwiseFunction) -> bool:
+    """Whether a function is more than a few instructions."""
+    inside = [TABLE[name] for name in re.findall(r"\w+", function.cpp) if name in TABLE]
+    return any(map(_is_long, inside)) if function.cpp else function.name not in _INSTRUCTIONS
+
+
+def _emit_call(function: ElementwiseFunction) -> str:
+    parameters = ", ".join(f"real {a}" for a in function.arguments)
+    arguments = ", ".join(function.arguments)
+    name = f"rnnc::{function.cpp_name}"
+    head = f"__device__ __noinline__ real {function.name}({parameters})"
+    return f"{head} {{ return {name}({arguments}); }}"
 
 
 def needs_more_functions(programs: Iterable[Program]) -> bool:

@@ -14,7 +14,7 @@ import jinja2
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
-from .emit import emit_used_functions, needs_more_functions, spelled
+from .emit import emit_called_functions, emit_used_functions, needs_more_functions, spelled
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions, runs_in_blocks
 from .spaces import numbers
@@ -84,6 +84,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
                 map(pointwise.program, plan.directions), provided=plan.provided
             ),
             more_functions=more_functions,
+            called=emit_called_functions,
             in_blocks=in_blocks,
             **pointwise_functions(pointwise, plan),
         )

@@ -1,0 +1,99 @@
+"""A long program calls the functions that it uses often, where a short one has copies of them."""
+
+from __future__ import annotations
+
+import re
+import resource
+
+import pytest
+import rnnc
+from rnnc import Gate, State, sin, tanh
+from rnnc.codegen import emit
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.cuda import nvrtc
+
+
+def chain(length: int, sines: int = 0, tangents: int = 0) -> rnnc.Cell:
+    """A chain of tanh, some sin and some of `rnnc.tan`, which generated code spells fn::tan."""
+
+    @rnnc.cell
+    def chain(g: Gate, h: State):
+        x = g + h
+        for turn in range(length):
+            x = sin(x) if turn < sines else rnnc.tan(x) if turn < sines + tangents else tanh(x)
+        return x
+
+    return chain
+
+
+def units_of(cell: rnnc.Cell, dtype: str = "float32"):
+    """The units of an alternating plan: the only kind with room for so many values."""
+    plan = plan_for(cell, Shape(2, 16, 2, dtype=dtype), limits_of("H200"), "alternating")
+    return cuda_source(cell, plan).units
+
+
+def called(code: str) -> list[str]:
+    """The functions that a source calls under the names of inline ones."""
+    return re.findall(r"__noinline__ real (\w+)\(", code)
+
+
+def test_only_what_a_program_uses_very_often_is_called():
+    mixed = chain(1200, sines=emit.MOST_COPIES, tangents=1 + emit.MOST_COPIES)
+    for unit, direction in zip(units_of(mixed), ("forward", "backward"), strict=True):
+        assert called(unit.code) == ["tan"]
+        inside = unit.code.split("namespace long_program {")[1].split("}  // namespace long_pr")[0]
+        assert f"void pointwise_{direction}(" in inside
+        assert f"using long_program::pointwise_{direction};" in unit.code
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_functions_of_two_byte_elements_are_short_and_copied(dtype):
+    # The backward reads the last value, which is the state.
+    for unit in units_of(chain(2 + emit.MOST_COPIES), dtype):
+        assert called(unit.code) == ["tanh"] * (dtype in ("float32", "float64"))
+
+
+def test_passes_of_a_loop_are_one_use():
+    @rnnc.cell
+    def repeated(g: Gate, h: State):
+        return rnnc.repeat(2 * emit.MOST_COPIES, lambda x: tanh(x + g), h)
+
+    for unit in units_of(repeated):
+        assert "long_program" not in unit.code
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_compiler_writes_a_called_function_once(monkeypatch, dtype):
+    monkeypatch.setattr(emit, "MOST_COPIES", 60)
+    branches = []
+    for length in (62, 61):
+        ptx = nvrtc.ptx_of(units_of(chain(length), dtype)[1], "sm_90a")
+        branches.append(len(re.findall(r"\bbra\b|\bselp\b", ptx)))
+    assert branches[1] - branches[0] > 60
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_chain_of_2000_compiles_within_10_s(dtype):
+    for unit in units_of(chain(2000), dtype):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        nvrtc.built(unit, "sm_90a", dtype)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
+def test_calls_need_no_more_registers_and_spills_than_copies(monkeypatch):
+    reports = []
+    for most in (emit.MOST_COPIES, 10**6):
+        monkeypatch.setattr(emit, "MOST_COPIES", most)
+        _, backward = units_of(chain(600))
+        reports.append(nvrtc.unpacked(nvrtc.built(backward, "sm_90a", "float32")).reports)
+    for name, report in reports[0].items():
+        assert report.registers <= reports[1][name].registers
+        assert report.spills <= 1.01 * reports[1][name].spills
