@@ -68,7 +68,8 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
     _, rows = _named_rows(cell, "'")
-    lines = [(symbol(each.name),) for each in (*cell.gates, *cell.drawn)]
+    given = ((symbol(each.name),) for each in (*cell.gates, *cell.drawn))
+    lines: list[tuple[Node, ...]] = [*given]
     for item in in_order(rows, news.values()):
         if isinstance(item, int):
             lines.append(_below([rows.roots[item]], rows, written.get))
