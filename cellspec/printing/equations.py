@@ -33,22 +33,28 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
     lines += [f"{i.name} ~ {i.draw}" for i in cell.drawn]
     names, written = _named_rows(cell, "'")
     new = [f"{name}' = {value}" for name, value in zip(names, _values(written), strict=True)]
+    named = written.named()
     for item in in_order(written, _news(cell, "'").values()):
-        lines += [new[item]] if isinstance(item, int) else _statement_lines(item, written)
+        lines += [new[item]] if isinstance(item, int) else _statement_lines(item, named)
     return tuple(lines)
 
 
-def _statement_lines(statement: Named | Loop, scope: Naming) -> Iterator[str]:
-    """The line of a shared value; of a loop, a line that starts it and those of a pass."""
-    named = scope.named()
+def _statement_lines(statement: Named | Loop, named: Mapping[Node, str]) -> Iterator[str]:
+    """The line of a shared value; of a loop, a line that starts it and those of a pass.
+
+    Args:
+        statement: of a scope.
+        named: all names of the scope.
+    """
     if isinstance(statement, Named):
         yield f"{statement.name} = {to_text(statement.node, named)}"
         return
     pairs, body = zip(statement.names, statement.starts, strict=True), statement.body
     starts = (f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs)
     yield f"repeat {statement.passes} times, from {', '.join(starts)}:"
+    inside = body.named()
     for inner in body.statements:
-        yield from (f"  {line}" for line in _statement_lines(inner, body))
+        yield from (f"  {line}" for line in _statement_lines(inner, inside))
     yield f"  {', '.join(statement.names)} = {', '.join(_values(body))}"
 
 

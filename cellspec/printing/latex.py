@@ -47,12 +47,12 @@ def latex_rows(
         letters: of names.
         order: statements of `written`, and places of its roots.
     """
-    roots = _root_texts(written, letters)
+    roots, named = _root_texts(written, letters), _latex_names(written, letters)
     for item in order:
         if isinstance(item, int):
             yield f"{left[item]} &= {roots[item]}"
         else:
-            yield from _statement_rows(item, written, letters)
+            yield from _statement_rows(item, named, letters)
 
 
 def draw_row(name: str, draw: Draw, letters: Letters) -> str:
@@ -68,8 +68,10 @@ def draw_row(name: str, draw: Draw, letters: Letters) -> str:
     return rf"{letters.timed(name)} &\sim {draw.distribution.latex(*given)}{once}"
 
 
-def _statement_rows(statement: Named | Loop, scope: Naming, letters: Letters) -> Iterator[str]:
-    named = _latex_names(scope, letters)
+def _statement_rows(
+    statement: Named | Loop, named: Mapping[Node, str], letters: Letters
+) -> Iterator[str]:
+    """The rows of a statement of a scope with such names."""
     if isinstance(statement, Named):
         yield f"{_shared(statement.name, letters)} &= {latex(statement.node, letters, named)}"
         return
@@ -77,8 +79,8 @@ def _statement_rows(statement: Named | Loop, scope: Naming, letters: Letters) ->
     starts = (named.get(start) or latex(start, letters, {}) for start in statement.starts)
     yield f"{names} &= {', '.join(starts)}"
     yield rf"&\text{{{statement.passes} times:}}"
-    body = statement.body
-    rows = (row for inner in body.statements for row in _statement_rows(inner, body, letters))
+    body, inside = statement.body, _latex_names(statement.body, letters)
+    rows = (row for inner in body.statements for row in _statement_rows(inner, inside, letters))
     new = f"{names} &\\leftarrow {', '.join(_root_texts(body, letters))}"
     yield from (row.replace("&", r"&\quad ", 1) for row in (*rows, new))
 

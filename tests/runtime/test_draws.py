@@ -12,6 +12,7 @@ from rnnc import Constant, Gate, Input, State, bernoulli, constant, normal, sigm
 from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.grad.layers import sweep
 from rnnc.runtime.module import given as given_module
+from rnnc.runtime.scan import packed as packed_module
 from rnnc.runtime.scan import sampled as sampled_module
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -63,6 +64,7 @@ def draws(monkeypatch):
 
     noting(given_module, "draws_of_module")
     noting(sampled_module, "with_draws_of_scan")
+    noting(packed_module, "with_draws_of_scan")
     return last
 
 
