@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .errors import CellError
 
-#: The signatures of functions that are no rows of the table, by name.
+#: The signature of each function of the language that is no row of the table.
 CHECKED: dict[str, Signature] = {}
 
 P = ParamSpec("P")

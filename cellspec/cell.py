@@ -28,6 +28,7 @@ from .expression.graph import with_canonical_tags
 from .expression.node import Node
 from .finite import finite
 from .names import is_usable
+from .noise.draw import Draw
 from .noise.mean import with_means
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
@@ -100,7 +101,7 @@ class CellSpec(BaseModel):
     def _check(self) -> Self:
         check_cell(self)
         # Computed now, because torch.compile reads attributes but cannot trace this computation.
-        _ = self.text, self.input_gates, self._mean
+        _ = self.text, self.input_gates, self.constant_values, self._mean
         return self
 
     # Derived facts. They keep the signature's order, which defines the layout of every weight.
@@ -130,9 +131,14 @@ class CellSpec(BaseModel):
         return [Pair(gate=gate.name, source=source) for source in sources]
 
     @cached_property
-    def drawn(self) -> tuple[Input, ...]:
-        """The inputs that a call draws, unless the caller passes them."""
-        return tuple(i for i in self.inputs if i.draw is not None)
+    def drawn(self) -> dict[str, Draw]:
+        """The inputs that a call draws unless the caller passes them, and from what."""
+        return {i.name: i.draw for i in self.inputs if i.draw is not None}
+
+    @cached_property
+    def constant_values(self) -> dict[str, float]:
+        """The value of each constant."""
+        return {c.name: c.value for c in self.constants}
 
     @cached_property
     def _mean(self) -> Self | None:

@@ -131,10 +131,8 @@ def _check_numbers(cell: CellSpec) -> None:
 
 
 def _check_draws(cell: CellSpec) -> None:
-    constants = {c.name: c.value for c in cell.constants}
-    for given in cell.inputs:
-        if given.draw is not None:
-            check_draw(given.name, given.draw, constants)
+    for name, draw in cell.drawn.items():
+        check_draw(name, draw, cell.constant_values)
 
 
 def _check_updates(cell: CellSpec) -> None:
@@ -181,7 +179,7 @@ def _check_use(cell: CellSpec) -> None:
                 "every gate in some equation: its matrix would cost time and learn nothing",
                 f"a signature without `{gate.name}`, or an equation with it",
             )
-    used |= {name for i in cell.inputs if i.draw is not None for name in i.draw.names}
+    used |= {name for draw in cell.drawn.values() for name in draw.names}
     for unused in (*cell.inputs, *cell.params, *cell.constants):
         if unused.name not in used:
             what = type(unused).__name__.lower()

@@ -26,6 +26,7 @@ from ..cellspec.expression.sharing import (
 )
 from ..cellspec.expression.spell import ATOM, PYTHON, spell_node
 from ..cellspec.functions import TABLE
+from ..cellspec.functions.nodes import is_identity
 from .origins import Origins, Terms
 from .program import (
     AnyStatement,
@@ -233,7 +234,7 @@ def _difference_of_itself(node: Node) -> Node | None:
 
 
 def _without_gradient(node: Node) -> Node:
-    while node.op == "call" and TABLE[node.name].identity:
+    while is_identity(node):
         node = node.args[0]
     return node
 

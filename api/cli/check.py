@@ -105,7 +105,7 @@ def _print_inspection(found: Inspection) -> None:
     console.print(
         f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
-        + (f"; drawn {' '.join(i.name for i in drawn)}" if drawn else "")
+        + (f"; drawn {' '.join(drawn)}" if drawn else "")
     )
     console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")

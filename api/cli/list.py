@@ -56,7 +56,7 @@ def _as_data(pointwise: Pointwise) -> dict[str, Any]:
         "gates": [gate.name for gate in cell.gates],
         "states": [state.name for state in cell.states],
         "params": [param.name for param in cell.params],
-        "constants": {constant.name: constant.value for constant in cell.constants},
+        "constants": cell.constant_values,
         "dense": [[pair.gate, pair.source] for pair in cell.dense_pairs],
         "diagonal": [[pair.gate, pair.source] for pair in cell.diagonal_pairs],
         "recurrence": {

@@ -95,7 +95,7 @@ class Card:
             shape: sizes and dtype.
         """
         pointwise = derive(cell)
-        drawn = tuple(i.name for i in cell.drawn if i.draw and i.draw.per == "step")
+        drawn = tuple(name for name, draw in cell.drawn.items() if draw.per == "step")
         others = [(shape.heads, shape.head_dim), (1, 256), (1, 1024)]
         return cls(
             name=cell.name,
@@ -145,7 +145,7 @@ def _notes(cell: CellSpec) -> list[str]:
         *(
             f"{i.name} is an input of each step that no weight multiplies"
             for i in cell.inputs
-            if i.draw is None
+            if i.name not in cell.drawn
         ),
         *notes_on_draws(cell),
         *(

@@ -45,7 +45,7 @@ def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equa
     """
     printer = _Printer(cell, terms, prefix)
     found = [Equation(g.name, printer.gate(g.name)) for g in cell.gates]
-    found += [Equation(i.name, printer.drawn(i.name, str(i.draw))) for i in cell.drawn]
+    found += [Equation(n, printer.drawn(n, str(draw))) for n, draw in cell.drawn.items()]
     # Each new value is written in terms of the smaller new values.
     states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
     news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}

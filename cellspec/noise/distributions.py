@@ -121,9 +121,8 @@ def _draw(kind: Kind, arguments: tuple[Any, ...], per: Any) -> Draw:
         raise CellError(
             f"per={per!r}", " or ".join(f'"{word}"' for word in PER), 'per="sequence"', here
         )
-    for argument, number in zip(arguments, given, strict=True):
+    for name, argument, number in zip(names, arguments, given, strict=True):
         if isinstance(number, float) and not math.isfinite(number):
-            name = names[arguments.index(argument)]
             raise CellError(
                 f"{argument!r} as {name} of {kind}",
                 "a finite number, or the name of a constant of the cell",

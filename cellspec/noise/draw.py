@@ -88,14 +88,14 @@ class Draw(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The constants that it reads, by name."""
+        """The names of the constants that it reads."""
         return tuple(a for a in self.arguments if isinstance(a, str))
 
     def numbers(self, constants: Mapping[str, float]) -> tuple[float, ...]:
         """The numbers of its arguments.
 
         Args:
-            constants: the cell's, by name.
+            constants: the value of each constant of the cell.
         """
         return tuple(constants[a] if isinstance(a, str) else a for a in self.arguments)
 
@@ -130,7 +130,7 @@ def check_draw(name: str, draw: Draw, constants: Mapping[str, float]) -> None:
     Args:
         name: of the input.
         draw: what it is drawn from.
-        constants: the cell's, by name.
+        constants: the value of each constant of the cell.
 
     Raises:
         CellError: it names a constant that the cell lacks, or its numbers are not allowed.
@@ -160,7 +160,7 @@ def check_numbers(
 
     Args:
         draw: of which all constants are known.
-        constants: the cell's, by name.
+        constants: the value of each constant of the cell.
         what: follows the draw in the message.
         where: its place, for messages.
 

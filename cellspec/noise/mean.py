@@ -10,7 +10,7 @@ from ..expression.body import Body
 from ..expression.loops import carried, unchanged
 from ..expression.node import Node, make, ordered, symbol
 from ..expression.sharing import LONGEST_LINE
-from ..functions import TABLE
+from ..functions.nodes import is_identity, value_args
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
@@ -27,12 +27,12 @@ def with_means(cell: CellSpec) -> dict[str, Any]:
     Args:
         cell: with a drawn input.
     """
-    values = {c.name: c.value for c in cell.constants}
-    means = [Constant(name=i.name, value=i.draw.mean(values)) for i in cell.inputs if i.draw]
+    values = cell.constant_values
+    means = [Constant(name=name, value=draw.mean(values)) for name, draw in cell.drawn.items()]
     updates = _without_zeros(cell.updates, {symbol(m.name) for m in means if m.value == 0})
     used = {leaf.name for update in updates for leaf in update.free_symbols}
     return {
-        "inputs": tuple(i for i in cell.inputs if i.draw is None),
+        "inputs": tuple(i for i in cell.inputs if i.name not in cell.drawn),
         "constants": tuple(c for c in (*cell.constants, *means) if c.name in used),
         "updates": updates,
     }
@@ -72,10 +72,10 @@ def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:
         >>> bends(noisy)
         (('xi', tanh(g + xi)),)
     """
-    leaves = {symbol(i.name): frozenset((i.name,)) for i in cell.inputs if i.draw}
+    leaves = {symbol(name): frozenset((name,)) for name in cell.drawn}
     found: dict[Node, str] = {}
     for node, drawn in _bent(cell.updates, leaves.get):
-        found.setdefault(node, ", ".join(i.name for i in cell.inputs if i.name in drawn))
+        found.setdefault(node, ", ".join(name for name in cell.drawn if name in drawn))
     return tuple((names, node) for node, names in found.items())
 
 
@@ -96,13 +96,11 @@ def notes_on_draws(cell: CellSpec) -> tuple[str, ...]:
         xi is drawn by the call where it is not passed; without samples it is its mean, 0
         the mean of tanh(g + xi) is not its value at the mean of xi
     """
-    numbers = {constant.name: constant.value for constant in cell.constants}
-    drawn = ((i.name, i.draw.mean(numbers)) for i in cell.drawn if i.draw is not None)
     return (
         *(
             f"{name} is drawn by the call where it is not passed; without samples it is its mean,"
-            f" {mean:g}"
-            for name, mean in drawn
+            f" {draw.mean(cell.constant_values):g}"
+            for name, draw in cell.drawn.items()
         ),
         *(
             f"the mean of {_shortened(str(node))} is not its value at the mean of {names}"
@@ -121,18 +119,12 @@ def _bent(
     """Find the first nodes that bend what is drawn; those that read them are not named again."""
     drawn: dict[Node, _Drawn] = {}
     for node in ordered(roots):
-        each = [drawn[a] for a in _read(node)]
+        each = [drawn[a] for a in value_args(node)]
         together = frozenset[str]().union(*each)
         bent = _bends(node, each)
         if bent:
             yield node, together
         drawn[node] = drawn_of(node) or (frozenset() if bent else together)
-
-
-def _read(node: Node) -> tuple[Node, ...]:
-    """Return the operands that a node's value depends on."""
-    identity = node.op == "call" and TABLE[node.name].identity
-    return node.args[:1] if identity else node.args
 
 
 def _bends(node: Node, each: list[_Drawn]) -> bool:
@@ -143,7 +135,7 @@ def _bends(node: Node, each: list[_Drawn]) -> bool:
         return bool(each[0] & each[1])
     if node.op == "/":
         return bool(each[1])
-    if node.op == "call" and TABLE[node.name].identity:
+    if is_identity(node):
         return False
     if node.op == "call" and node.name == "lerp":
         return bool((each[0] | each[1]) & each[2])

@@ -30,11 +30,11 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         if gate.bias:
             terms.append(f"b_{gate.name}")
         lines.append(f"{gate.name} = {' + '.join(terms)}")
-    lines += [f"{i.name} ~ {i.draw}" for i in cell.drawn]
-    names, written = _named_rows(cell, "'")
+    lines += [f"{name} ~ {draw}" for name, draw in cell.drawn.items()]
+    names, written, order = _named_rows(cell, "'")
     new = [f"{name}' = {value}" for name, value in zip(names, _values(written), strict=True)]
     named = written.named()
-    for item in in_order(written, _news(cell, "'").values()):
+    for item in order:
         lines += [new[item]] if isinstance(item, int) else _statement_lines(item, named)
     return tuple(lines)
 
@@ -73,10 +73,10 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         nodes = ordered([update], stop=others)
         pairs = zip(rewritten(nodes, others), nodes, strict=True)
         written.update((new, node) for new, node in pairs if node not in others)
-    _, rows = _named_rows(cell, "'")
-    given = ((symbol(each.name),) for each in (*cell.gates, *cell.drawn))
+    _, rows, order = _named_rows(cell, "'")
+    given = ((symbol(name),) for name in (*(gate.name for gate in cell.gates), *cell.drawn))
     lines: list[tuple[Node, ...]] = [*given]
-    for item in in_order(rows, news.values()):
+    for item in order:
         if isinstance(item, int):
             lines.append(_below([rows.roots[item]], rows, written.get))
         else:
@@ -138,15 +138,17 @@ def latex_block(cell: CellSpec) -> str:
         if gate.bias:
             terms.append(f"b_{{{name}}}")
         rows.append(f"{name}_t &= {' + '.join(terms)}")
-    rows += [draw_row(given.name, given.draw, letters) for given in cell.drawn if given.draw]
-    names, written = _named_rows(cell, "_next")
+    rows += [draw_row(name, draw, letters) for name, draw in cell.drawn.items()]
+    names, written, order = _named_rows(cell, "_next")
     left = [f"{letters.letter(name)}_t" for name in names]
-    rows += latex_rows(left, written, letters, in_order(written, _news(cell, "_next").values()))
+    rows += latex_rows(left, written, letters, order)
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
 
-def _named_rows(cell: CellSpec, ending: str) -> tuple[list[str], Naming]:
-    """The states of `_by_reference`, and how their new values are written."""
+def _named_rows(
+    cell: CellSpec, ending: str
+) -> tuple[list[str], Naming, tuple[Named | Loop | int, ...]]:
+    """The states of `_by_reference`, how their new values are written, and in which order."""
     news, variables = _news(cell, ending), cell.variable_names
     rows = _by_reference(cell, news)
     inner = [node for node in variables if node not in news]
@@ -154,7 +156,8 @@ def _named_rows(cell: CellSpec, ending: str) -> tuple[list[str], Naming]:
     names = [name for name, _ in rows]
     longest = max(len(name) for name in (*short.values(), *(f"{n}'" for n in names), "t1000"))
     width = LONGEST_LINE - longest - len(" = ")
-    return names, naming((value for _, value in rows), variables=short, width=width)
+    written = naming((value for _, value in rows), variables=short, width=width)
+    return names, written, tuple(in_order(written, news.values()))
 
 
 def _news(cell: CellSpec, ending: str) -> dict[Node, Node]:

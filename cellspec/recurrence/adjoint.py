@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..expression.graph import everywhere
-from ..expression.loops import body_of, carried, unchanged
+from ..expression.loops import body_of, carried, starts_of, unchanged, unchanged_of
 from ..expression.node import Node, ordered
 from ..functions import TABLE
-from .sight import NO_STATES, States, coupled, symbols_that_see
+from .sight import MOST_COUPLED, NO_STATES, States, coupled, symbols_that_see
 from .words import quoted
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
 
 
-def why_no_scan_backward(cell: CellSpec, most_coupled: int) -> str:
+def why_no_scan_backward(cell: CellSpec) -> str:
     """Return what keeps a scan from computing the backward, or an empty text.
 
     That is a function with a gradient that is not linear, `clip_gradient`, on the way of a
-    cotangent from a state to its own past, or more than `most_coupled` states that read each other.
+    cotangent from a state to its own past, or more than `MOST_COUPLED` states that read each other.
     """
     edges = _GradientEdges(cell.updates)
     symbols = symbols_that_see(cell)
@@ -30,8 +30,8 @@ def why_no_scan_backward(cell: CellSpec, most_coupled: int) -> str:
     for group in coupled({name: seen[updates[name]] for name in names}):
         own = frozenset(group)
         roots = [updates[name] for name in group]
-        if len(group) > most_coupled:
-            return f"{len(group)} states read each other, more than {most_coupled}"
+        if len(group) > MOST_COUPLED:
+            return f"{len(group)} states read each other, more than {MOST_COUPLED}"
         clipped = edges.clipped(roots, {s: states & own for s, states in symbols.items()})
         if clipped is not None:
             return f"{quoted(clipped)} clips a cotangent on its way through time"
@@ -83,9 +83,8 @@ class _GradientEdges:
     def _clipped_inside(self, loop: Node, seen: Mapping[Node, States]) -> Node | None:
         """Return a call in a loop's body that clips a gradient on its way to a state, if any."""
         roots = body_of(loop).roots
-        starts, rest = loop.args[: len(roots)], loop.args[len(roots) :]
-        symbols = {carried(i): seen[a] for i, a in enumerate(starts)}
-        symbols |= {unchanged(i): seen[a] for i, a in enumerate(rest)}
+        symbols = {carried(i): seen[a] for i, a in enumerate(starts_of(loop))}
+        symbols |= {unchanged(i): seen[a] for i, a in enumerate(unchanged_of(loop))}
         for _ in roots:  # what a carried value depends on reaches all others in so many passes
             inner = self.seen(roots, symbols)
             for i, root in enumerate(roots):

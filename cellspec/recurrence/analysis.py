@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..expression.node import Node, number, ordered, symbol
 from ..expression.sharing import LOOPS
-from ..functions import TABLE
+from ..functions.nodes import is_identity, value_args
 from .forms import Affine, MaxAffine, NoFormError
-from .sight import States, states_seen, symbols_that_see, value_args
+from .sight import States, states_seen, symbols_that_see
 from .words import joined, quoted
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Analysis:
             return known[0].scaled("/", node.args[1])
         if _is_call(node, "where") and not self.sees(node.args[0]):
             return known[1].chosen(node.args[0], known[2])
-        if node.op == "call" and TABLE[node.name].identity:
+        if is_identity(node):
             return known[0]
         raise self._no_form(node)
 
@@ -103,7 +103,7 @@ class Analysis:
         if _is_call(node, "maximum"):
             first, second = (forms.get(a) or MaxAffine(None, a) for a in args)
             return first.larger(second)
-        if node.op == "call" and TABLE[node.name].identity:
+        if is_identity(node):
             return forms[args[0]]
         raise self._no_form(node)
 

@@ -11,15 +11,13 @@ from ..expression.node import Node
 from .adjoint import why_no_scan_backward
 from .analysis import Analysis
 from .forms import Affine, MaxAffine, NoFormError
-from .sight import States, coupled, states_seen, symbols_that_see
+from .sight import MOST_COUPLED, States, coupled, states_seen, symbols_that_see
 from .words import joined, quoted
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
 
 Kind = Literal["dense", "diagonal", "affine"]
-#: The most states of a unit whose matrices a scan multiplies.
-MOST_COUPLED = 4
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def classify(cell: CellSpec) -> Recurrence:
     updates = {state.name: u for state, u in zip(cell.states, cell.updates, strict=True)}
     reads = {name: seen[update] for name, update in updates.items()}
     parts = tuple(_part(cell, group, updates, reads) for group in coupled(reads))
-    broken = why_no_scan_backward(cell, MOST_COUPLED)
+    broken = why_no_scan_backward(cell)
     harder = [part.reason for part in parts if part.kind == "diagonal"]
     return Recurrence(
         kind="diagonal" if harder else "affine",

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..expression.node import Node, ordered, symbol
-from ..functions import TABLE
+from ..functions.nodes import value_args
 
 if TYPE_CHECKING:
     from ..cell import CellSpec
 
 States = frozenset[str]
 NO_STATES: States = frozenset()
+#: The most states of a unit whose matrices a scan multiplies.
+MOST_COUPLED = 4
 
 
 def symbols_that_see(cell: CellSpec) -> dict[Node, States]:
@@ -22,12 +24,6 @@ def symbols_that_see(cell: CellSpec) -> dict[Node, States]:
         gate = symbol(pair.gate)
         seen[gate] = seen.get(gate, NO_STATES) | {pair.source}
     return seen
-
-
-def value_args(node: Node) -> tuple[Node, ...]:
-    """The arguments that a node's value depends on: of `with_gradient`, the first alone."""
-    identity = node.op == "call" and TABLE[node.name].identity
-    return node.args[:1] if identity else node.args
 
 
 def states_seen(roots: Iterable[Node], symbols: Mapping[Node, States]) -> dict[Node, States]:

@@ -23,7 +23,7 @@ def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
     Those that calls draw may be missing.
     """
     names = [i.name for i in cell.inputs]
-    drawn = [i.name for i in cell.drawn]
+    drawn = list(cell.drawn)
     given = {} if inputs is None else inputs
     if isinstance(given, Mapping) and set(names) - set(drawn) <= set(given) <= set(names):
         return

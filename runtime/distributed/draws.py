@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ...cellspec.noise.draw import Kind
-from ..run.draws import Undrawn, drawn
+from ..run.draws import Undrawn, drawn, fill
 
 
 def draw_of_rank(
@@ -28,11 +29,11 @@ def draw_of_rank(
     device = "cpu" if own is None else own.device
     seed = torch.randint(2**62, (), generator=own, device=device)
 
-    def fill(kind: Kind, numbers: Sequence[float], empty: Tensor) -> Tensor:
+    def of_rank(kind: Kind, numbers: Sequence[float], empty: Tensor) -> Tensor:
         found: Tensor = _drawn(empty, seed, rank, kind, list(numbers))
         return found
 
-    return drawn(undrawn.draw, undrawn.numbers, like, shape, fill, reset).transpose(1, 2)
+    return drawn(undrawn.draw, undrawn.numbers, like, shape, of_rank, reset).transpose(1, 2)
 
 
 # As `rnnc::kept_features` of dropout: compilers trace no generators, and CUDA graphs leave it out.
@@ -40,8 +41,7 @@ def draw_of_rank(
 def _drawn(like: Tensor, seed: Tensor, rank: int, kind: str, numbers: Sequence[float]) -> Tensor:
     """Draw numbers from a seed that all ranks share."""
     generator = torch.Generator(like.device).manual_seed(int(seed) + rank)
-    found: Tensor = getattr(torch.empty_like(like), f"{kind}_")(*numbers, generator=generator)
-    return found
+    return fill(generator, cast(Kind, kind), numbers, torch.empty_like(like))
 
 
 @_drawn.register_fake

@@ -182,11 +182,9 @@ class Parallel(RNN):
             return super()._with_draws(cell, *call, **more)
         if not (inputs is None or isinstance(inputs, Mapping)):
             return inputs  # the checks say what is wrong
-        numbers = {constant.name: constant.value for constant in cell.constants}
         added = {
-            given.name: Undrawn(given.draw, given.draw.numbers(numbers), generator)
-            for given in cell.drawn
-            if given.draw is not None
+            name: Undrawn(draw, draw.numbers(cell.constant_values), generator)
+            for name, draw in cell.drawn.items()
         }
         return {**added, **(inputs or {})}
 

@@ -31,15 +31,14 @@ class Given(nn.Module):
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         rnn = cast("RNN", self)
-        count, axes = rnn.num_layers, "(num_layers, B, hidden_size)"
-        count, axes = (2 * count, f"(2 * {axes[1:]}") if rnn.bidirectional else (count, axes)
-        shapes = [(count, *batch, width) for width in rnn._widths]
+        axes = f"({'2 * ' if rnn.bidirectional else ''}num_layers, B, hidden_size)"
+        shapes = [(self._sizes().parts, *batch, width) for width in rnn._widths]
         check_states(states, rnn._state_names, shapes, axes, x)
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths, resets and reset values of a call, checked; None without any."""
         rnn = cast("RNN", self)
-        sizes = rnn.num_layers * (2 if rnn.bidirectional else 1), rnn._widths
+        sizes = self._sizes().parts, rnn._widths
         return ragged_of(rnn._state_names, sizes, x, rnn.batch_first, *masks)
 
     def _unweighted(self, cell: CellSpec, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:

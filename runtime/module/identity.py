@@ -89,7 +89,7 @@ def _digest(cell: CellSpec) -> str:
         [s.name for s in cell.states],
         [p.name for p in cell.params],
     ]
-    passed = [i.name for i in cell.inputs if i.draw is None]
+    passed = [i.name for i in cell.inputs if i.name not in cell.drawn]
     if passed:  # the digests of cells without any are those of saved state dicts
         declared.append(passed)
     text = json.dumps([declared, _values(cell)])
@@ -102,7 +102,7 @@ def _values(cell: CellSpec) -> list[str]:
     What calls draw is 0 there: weights of a cell with zoneout or noise are those of the cell
     without.
     """
-    numbers, drawn = _numbers(), {given.name for given in cell.drawn}
+    numbers, drawn = _numbers(), cell.drawn
 
     def draw(*shape: int) -> Tensor:
         count = int(torch.Size(shape).numel())

@@ -29,7 +29,7 @@ from ..check.module import (
     check_size,
     states_from,
 )
-from ..run.known_calls import KnownCalls, kind_of
+from ..run.known_calls import OF_MEANS, Kind, KnownCalls
 from ..run.leaf import as_leaf
 from ..run.projected import scan_projected
 from ..run.ready import run_ready
@@ -253,7 +253,8 @@ class RNN(Steps, Options, Weighted):
             cell, inputs = self._sampled(x, axes, inputs, sample, generator, reset)
         plain = inputs is None and not cell.inputs
         more = tuple if plain else partial(self._unweighted, cell, inputs, x, axes)
-        kind = kind_of("all states" if all_states else "sequence", cell is self.cell)
+        kind: Kind = "all states" if all_states else "sequence"
+        kind = kind if cell is self.cell else OF_MEANS[kind]
         known = self._known_calls.find_sequence(self, x, given, masks, more, kind)
         if known is not None:
             found, last = run_ready(known)
@@ -262,8 +263,7 @@ class RNN(Steps, Options, Weighted):
             self._check_sequence(x, given)
             ragged = self._ragged(x, masks)
             single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
-            axes = "T" if single else axes
-            unweighted = () if plain else self._unweighted(cell, inputs, x, axes)
+            unweighted = () if plain else self._unweighted(cell, inputs, x, "T" if single else axes)
             if single:
                 x = x.unsqueeze(1)
                 given = None if given is None else [state.unsqueeze(1) for state in given]
@@ -294,6 +294,7 @@ class RNN(Steps, Options, Weighted):
         if projection is not None:
             own = projection if cell is self.cell else projection.mean()
             return scan_projected(settings, own, tensors, every)
-        kind = kind_of("all states" if every else "sequence", cell is self.cell)
+        kind: Kind = "all states" if every else "sequence"
+        kind = kind if cell is self.cell else OF_MEANS[kind]
         remember = partial(self._known_calls.remember_call, kind, self, x)
         return run_call(settings, tensors, states_asked(every), remember)

@@ -145,9 +145,12 @@ class Stepper:
         """Run a step without a graph."""
         states = self._sets[self._now]
         with torch.no_grad(), without_autocast(self._device.type):
-            cell, inputs = self._rnn._sampled(x, "B", inputs, False, None)
-            unweighted = self._rnn._unweighted(cell, inputs, x, "B")
-            y, last = self._rnn._step(x.detach(), states, False, unweighted, cell)
+            rnn, cell = self._rnn, self._rnn.cell
+            if rnn._draws:
+                cell, inputs = rnn._sampled(x, "B", inputs, False, None)
+            plain = inputs is None and not cell.inputs
+            unweighted = () if plain else rnn._unweighted(cell, inputs, x, "B")
+            y, last = rnn._step(x.detach(), states, False, unweighted, cell)
             for own, new in zip((self._y, *states), (y, *last), strict=True):
                 own.copy_(new)
 

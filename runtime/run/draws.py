@@ -14,7 +14,6 @@ import torch
 from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
-from ...cellspec.declare import Input
 from ...cellspec.errors import kind_of
 from ...cellspec.noise.draw import Draw, Kind
 from ...errors import TensorError
@@ -64,9 +63,9 @@ def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
     return cell if others else mean
 
 
-def passed(given: Input, inputs: Any) -> bool:
+def passed(name: str, inputs: Any) -> bool:
     """Return True if the argument `inputs` has an input of the cell."""
-    return isinstance(inputs, Mapping) and given.name in inputs
+    return isinstance(inputs, Mapping) and name in inputs
 
 
 def with_draws(
@@ -76,29 +75,30 @@ def with_draws(
     shape: tuple[int, int, int, int, int],
     sample: bool,
     generator: Generator | None,
-    reset: Any = None,
+    reset: Any,
+    as_given: Callable[[Tensor], Tensor],
 ) -> Any:
     """Return the argument `inputs` with those that the caller left out.
 
     Args:
-        inputs: of the call, (parts, T, B, N, D) each where it is added.
+        inputs: of the call.
         like: a tensor of the call, for dtype and device.
-        shape: of what is added.
+        shape: of what is drawn, (parts, T, B, N, D).
         sample: whether they are drawn; else each is a single number, its mean.
         reset: (T, B) of bool, where rows start anew; None for none.
+        as_given: gives what is drawn the axes of `inputs`.
     """
-    missing = [given for given in cell.drawn if not passed(given, inputs)]
+    missing = {name: draw for name, draw in cell.drawn.items() if not passed(name, inputs)}
     if not missing or not like.is_floating_point() or not _may_be_filled(cell, inputs):
         return inputs
-    constants = {constant.name: constant.value for constant in cell.constants}
-    added, fill = dict(inputs or {}), partial(_fill, generator)
-    for given in missing:
-        assert given.draw is not None
+    constants, added = cell.constant_values, dict(inputs or {})
+    for name, draw in missing.items():
         if sample:
-            numbers = given.draw.numbers(constants)
-            added[given.name] = drawn(given.draw, numbers, like, shape, fill, reset)
+            numbers = draw.numbers(constants)
+            found = drawn(draw, numbers, like, shape, partial(fill, generator), reset)
         else:
-            added[given.name] = like.new_full((1,) * 5, given.draw.mean(constants))
+            found = like.new_full((1,) * 5, draw.mean(constants))
+        added[name] = as_given(found)
     return added
 
 
@@ -108,7 +108,7 @@ def _may_be_filled(cell: CellSpec, inputs: Any) -> bool:
     return inputs is None or (isinstance(inputs, Mapping) and all(name in names for name in inputs))
 
 
-def _fill(
+def fill(
     generator: Generator | None, kind: Kind, numbers: Sequence[float], empty: Tensor
 ) -> Tensor:
     """Fill a tensor by torch's operation of the name of the distribution."""
@@ -138,14 +138,11 @@ def draws_of_module(
     if isinstance(reset, Tensor):
         reset = reset.t() if axes == "BT" and reset.ndim == 2 else reset
         reset = reset.unsqueeze(1) if axes == "T" and reset.ndim == 1 else reset
-    found = with_draws(cell, inputs, x, shape, sample, generator, reset)
-    if found is inputs:
-        return inputs
-    own = {} if inputs is None else inputs
-    return {name: t if name in own else _as_given(t, axes) for name, t in found.items()}
+    as_given = partial(_as_given, axes)
+    return with_draws(cell, inputs, x, shape, sample, generator, reset, as_given)
 
 
-def _as_given(draws: Tensor, axes: str) -> Tensor:
+def _as_given(axes: str, draws: Tensor) -> Tensor:
     """Return what was drawn with the axes of x: (parts, axes, N, D)."""
     if axes == "BT":
         return draws.transpose(1, 2)
@@ -159,7 +156,7 @@ def drawn(
     like: Tensor,
     shape: tuple[int, int, int, int, int],
     fill: Fill,
-    reset: Any = None,
+    reset: Any,
 ) -> Tensor:
     """Draw an input of a cell.
 
@@ -214,11 +211,11 @@ def check_step(cell: CellSpec, inputs: Any) -> None:
     Raises:
         TensorError: names the input.
     """
-    for given in cell.drawn:
-        if given.draw is not None and given.draw.per == "sequence" and not passed(given, inputs):
+    for name, draw in cell.drawn.items():
+        if draw.per == "sequence" and not passed(name, inputs):
             raise TensorError(
                 "inputs",
-                f"no tensor for {given.name!r}, which is drawn once per sequence",
+                f"no tensor for {name!r}, which is drawn once per sequence",
                 "the same tensor in each step of a sequence, since a step does not know its own",
-                f"inputs={{{given.name!r}: …}}, drawn ahead of the first step; or sample=False",
+                f"inputs={{{name!r}: …}}, drawn ahead of the first step; or sample=False",
             )

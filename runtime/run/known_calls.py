@@ -18,24 +18,17 @@ from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
 # A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
-# Where a module's cell draws inputs, calls "of means" run its mean.
 Kind = (
     Literal["sequence", "all states", "packed", "step"]
     | Literal["sequence of means", "all states of means", "step of means"]
 )
+# For each kind, that of calls which run the mean of a cell that draws inputs.
+OF_MEANS: dict[Kind, Kind] = {
+    "sequence": "sequence of means",
+    "all states": "all states of means",
+    "step": "step of means",
+}
 NO_ROWS = None, None, None  # all rows run all steps
-
-
-def kind_of(kind: Literal["sequence", "all states", "step"], samples: bool) -> Kind:
-    """Return the kind of a call: of the module's cell itself, which `samples`, or of its mean."""
-    if samples:
-        return kind
-    means: dict[str, Kind] = {
-        "sequence": "sequence of means",
-        "all states": "all states of means",
-        "step": "step of means",
-    }
-    return means[kind]
 
 
 class Module(Protocol):

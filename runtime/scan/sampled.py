@@ -45,8 +45,9 @@ def with_draws_of_scan(
     Args:
         reset: (T, B); None for none.
     """
-    found = with_draws(cell, inputs, wx, (1, *shape), sample, generator, reset)
-    if found is inputs:
-        return inputs
-    own = {} if inputs is None else inputs
-    return {name: t if name in own else t[0].transpose(0, 1) for name, t in found.items()}
+    return with_draws(cell, inputs, wx, (1, *shape), sample, generator, reset, _rows_first)
+
+
+def _rows_first(draws: Tensor) -> Tensor:
+    """Return the only part of what was drawn as (B, T, N, D)."""
+    return draws[0].transpose(0, 1)

@@ -45,7 +45,7 @@ def test_draws_are_part_of_the_cell():
     again = rnnc.Cell.from_json(noisy.to_json())
     assert again == noisy
     assert again.inputs[0].draw == bernoulli("p", per="sequence").draw
-    assert [i.name for i in noisy.drawn] == ["keep", "xi", "u"]
+    assert list(noisy.drawn) == ["keep", "xi", "u"]
     digests = {
         rnnc.cell(function).fingerprint
         for function in (with_draw(bernoulli(0.1)), with_draw(bernoulli(0.2)), with_draw(normal()))

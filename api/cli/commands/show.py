@@ -162,7 +162,7 @@ def _with_values(cell: CellSpec) -> str:
         *(
             f"{i.name} is an input of each step, which no weight multiplies"
             for i in cell.inputs
-            if i.draw is None
+            if i.name not in cell.drawn
         ),
         *notes_on_draws(cell),
         *(f"{p.name} is learned, a value per unit, and starts at {p.init:g}" for p in cell.params),

@@ -9,10 +9,10 @@ from ..draw.tree import Case
 
 
 def drawn_names(case: Case) -> set[str]:
-    """The tensors that the call draws.
+    """The names of the tensors that the call draws.
 
     Args:
-        case: the call. A scan draws, and a module gets the same inputs by name.
+        case: the call. A scan draws; a module is given these inputs.
     """
     scanned = case.through == "scan"
     return {f"inputs.{i.name}" for i in case.cell.inputs if scanned and i.draw is not None}
@@ -25,10 +25,10 @@ def generator_of(case: Case) -> torch.Generator:
 
 def drawn_values(case: Case) -> dict[str, Tensor]:
     """What the call draws, (B, T, N, D) each in float64: input by input, in the cell's order."""
-    generator, found = generator_of(case), {}
+    generator, names, found = generator_of(case), drawn_names(case), {}
     for given in case.cell.inputs:
         name = f"inputs.{given.name}"
-        if name in drawn_names(case) and given.draw is not None:
+        if name in names and given.draw is not None:
             kind, numbers = given.draw
             shape = case.steps, case.batch, case.heads, case.dim
             values = torch.empty(shape, dtype=getattr(torch, case.dtype), device=case.device)

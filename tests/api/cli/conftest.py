@@ -7,6 +7,23 @@ import pytest
 from rnnc.cli.app import app
 from typer.testing import CliRunner, Result
 
+NOISY = """\
+import rnnc
+from rnnc import Gate, Input, State, bernoulli, normal, tanh
+
+
+@rnnc.cell
+def noisy(
+    g: Gate,
+    dt: Input,
+    h: State,
+    *,
+    keep: Input = bernoulli(0.25),
+    xi: Input = normal(per="sequence"),
+):
+    return keep * dt * h + (1 - keep) * tanh(g + xi)
+"""
+
 
 def invoke(*words: str) -> Result:
     return CliRunner().invoke(app, words)
@@ -31,6 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the command is run."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def noisy_file(folder: Path) -> None:
+    """The file noisy.py in the folder, of a cell with inputs that are passed and drawn."""
+    (folder / "noisy.py").write_text(NOISY, encoding="utf-8")
 
 
 @pytest.fixture

@@ -31,24 +31,6 @@ def unstable(g: Gate, f: Gate, h: State):
 """
 
 
-NOISY = """\
-import rnnc
-from rnnc import Gate, Input, State, bernoulli, normal, tanh
-
-
-@rnnc.cell
-def noisy(
-    g: Gate,
-    dt: Input,
-    h: State,
-    *,
-    keep: Input = bernoulli(0.25),
-    xi: Input = normal(per="sequence"),
-):
-    return keep * dt * h + (1 - keep) * tanh(g + xi)
-"""
-
-
 pytestmark = pytest.mark.usefixtures("folder")
 
 
@@ -72,8 +54,8 @@ def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
+@pytest.mark.usefixtures("noisy_file")
 def test_check_says_what_is_drawn(run: Callable[..., Result]) -> None:
-    write("noisy.py", NOISY)
     result = run("check", "noisy.py")
     assert result.exit_code == 0, result.output
     assert "states h; drawn keep xi\n" in result.stdout

@@ -20,24 +20,6 @@ def leaky(g: Gate, h: State, alpha: Constant = constant(0.1)):
 '''
 
 
-NOISY = """\
-import rnnc
-from rnnc import Gate, Input, State, bernoulli, normal, tanh
-
-
-@rnnc.cell
-def noisy(
-    g: Gate,
-    dt: Input,
-    h: State,
-    *,
-    keep: Input = bernoulli(0.25),
-    xi: Input = normal(per="sequence"),
-):
-    return keep * dt * h + (1 - keep) * tanh(g + xi)
-"""
-
-
 pytestmark = pytest.mark.usefixtures("folder")
 
 
@@ -60,8 +42,8 @@ def test_show_gives_the_values_that_a_cell_starts_from(run: Callable[..., Result
     assert "  nu is learned, a value per unit, and starts at -4\n" in run("show", "fastgrnn").stdout
 
 
+@pytest.mark.usefixtures("noisy_file")
 def test_show_says_what_is_drawn_and_where_a_mean_is_not_enough(run: Callable[..., Result]) -> None:
-    write("noisy.py", NOISY)
     assert run("show", "noisy.py").stdout.splitlines()[2:9] == [
         "  keep ~ bernoulli(0.25)",
         "  xi ~ normal(0, 1), once per sequence",
