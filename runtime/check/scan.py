@@ -26,17 +26,22 @@ def check_is_cell(cell: Any) -> CellSpec:
     if isinstance(cell, CellSpec):
         return cell
     if isinstance(cell, str):
-        return _named(cell)
+        _find(cell)
+        return _named[cell]
     write = "a function decorated with @rnnc.cell"
     if isinstance(cell, list | tuple):
         write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
     raise TensorError("cell", kind_of(cell), "a cell, the same for all layers", write)
 
 
+# A graph can guard attributes of an item of a dictionary, but none of a constant.
+_named: dict[str, CellSpec] = {}
+
+
 @constant_in_graphs
-def _named(name: str) -> CellSpec:
+def _find(name: str) -> None:
     try:
-        return named_cell(name)
+        _named[name] = named_cell(name)
     except CellError as error:
         raise TensorError(error.where, error.found, error.wanted, error.write) from error
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
 import rnnc
 import torch
+from rnnc import Gate, Input, State
 
 STARTS = torch.tensor([0, 2, 5], dtype=torch.int32)
 
@@ -51,6 +53,28 @@ def test_a_name_under_torch_compile():
         lambda wx, R: rnnc.scan("elman", wx, R), fullgraph=True, backend="eager"
     )
     assert torch.equal(compiled(*weights)[0][0], rnnc.scan("elman", *weights)[0][0])
+
+
+@rnnc.cell
+def their_noisy(g: Gate, h: State, *, keep: Input = rnnc.bernoulli(0.5)):
+    return keep * h + (1 - keep) * rnnc.tanh(g)
+
+
+@pytest.mark.parametrize("sample", [True, False])
+def test_a_name_of_a_cell_that_draws_under_torch_compile(monkeypatch, sample):
+    monkeypatch.setitem(sys.modules, "their_package", sys.modules[__name__])
+    point = EntryPoint("their_noisy", "their_package:their_noisy", "rnnc.cells")
+    monkeypatch.setattr(rnnc.cells, "_third_party", lambda: {"their_noisy": point})
+    weights = torch.randn(2, 3, 1, 4, 1), torch.randn(1, 1, 4, 4)
+
+    def call(wx, R):
+        return rnnc.scan("their_noisy", wx, R, sample=sample)[0][0]
+
+    compiled = torch.compile(call, fullgraph=True, backend="eager")
+    torch.manual_seed(0)
+    found = compiled(*weights)
+    torch.manual_seed(0)
+    assert torch.equal(found, call(*weights))
 
 
 @pytest.mark.parametrize("call", [scanned, packed, lambda cell: rnnc.RNN(cell, 3, 4)])
