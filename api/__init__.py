@@ -30,6 +30,7 @@ _NAMES = {
     ".cellspec.gradients": "replace_gradient",
     ".cellspec.noise.distributions": "bernoulli normal uniform",
     ".cellspec.noise.wrappers": "noisy zoneout",
+    ".cellspec.stages.reductions": "largest layer_norm mean rms_norm softmax total",
     ".cellspec.tracing.repeat": "repeat",
     ".codegen.cuda.limits": "Limits UnknownGpuError",
     ".codegen.cuda.planner": "plan_for",

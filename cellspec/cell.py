@@ -33,6 +33,7 @@ from .noise.mean import with_means
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
 from .recurrence.classify import Recurrence, classify
+from .stages.levels import Levels, called_gates, first_stage, levels_of
 
 # `repr` may shorten an update here, because a cell writes all of its updates together.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
@@ -42,7 +43,7 @@ _WITHOUT_NAMES = "without names"
 
 
 class Pair(BaseModel):
-    """One recurrent weight: a gate and the state that feeds it."""
+    """One recurrent weight: a gate and the state that feeds it, or of a called gate `n` `n()`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,7 +102,7 @@ class CellSpec(BaseModel):
     def _check(self) -> Self:
         check_cell(self)
         # Computed now, because torch.compile reads attributes but cannot trace this computation.
-        _ = self.text, self.input_gates, self.constant_values, self._mean
+        _ = self.text, self.input_gates, self.constant_values, self._mean, self.has_stages
         return self
 
     # Derived facts. They keep the signature's order, which defines the layout of every weight.
@@ -127,8 +128,30 @@ class CellSpec(BaseModel):
         return tuple(p for g in self.gates if g.recurrent == "diagonal" for p in self._pairs(g))
 
     def _pairs(self, gate: Gate) -> list[Pair]:
-        sources = gate.source or (self.states[0].name,)
+        own = f"{gate.name}()" if gate.name in self.called else self.states[0].name
+        sources = gate.source or (own,)
         return [Pair(gate=gate.name, source=source) for source in sources]
+
+    @cached_property
+    def called(self) -> tuple[str, ...]:
+        """The gates whose weights multiply a value of the step, which the cell calls; sorted."""
+        return called_gates(self.updates)
+
+    @cached_property
+    def has_stages(self) -> bool:
+        """Whether the cell calls a gate or reduces over units."""
+        return first_stage(self.updates) is not None
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The exchanges between units in a step.
+
+        Example:
+            >>> import rnnc
+            >>> rnnc.cells.gru.levels.further
+            0
+        """
+        return levels_of(self)
 
     @cached_property
     def drawn(self) -> dict[str, Draw]:

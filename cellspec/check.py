@@ -13,6 +13,7 @@ from .functions import TABLE
 from .names import check_name
 from .noise.draw import check_draw
 from .refuse import leaked
+from .stages.check import check_stages, check_value
 
 if TYPE_CHECKING:
     from .cell import CellSpec
@@ -33,6 +34,7 @@ def check_cell(cell: CellSpec) -> None:
         _check_numbers(cell)
         _check_draws(cell)
         _check_updates(cell)
+        check_stages(cell)
         _check_use(cell)
     except CellError as error:
         raise error.at(cell.name) from None
@@ -155,6 +157,7 @@ def _check_updates(cell: CellSpec) -> None:
                 f"one of {', '.join(sorted(TABLE))}",
                 "the function as an expression of those",
             )
+        check_value(update, state.name)
         if update.is_condition:
             raise CellError(
                 f"the condition {update} as the new value of `{state.name}`",
@@ -172,6 +175,7 @@ def _check_updates(cell: CellSpec) -> None:
 
 def _check_use(cell: CellSpec) -> None:
     used = {s.name for update in cell.updates for s in update.free_symbols}
+    used.update(cell.called)
     for gate in cell.gates:
         if gate.name not in used:
             raise CellError(

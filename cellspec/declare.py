@@ -131,6 +131,9 @@ class Constant(_Declaration, _Number):
     value: float
 
 
+Declaration = Gate | State | Input | Param | Constant
+
+
 def gate(
     input: bool = True,
     recurrent: bool | Literal["diagonal"] = True,

@@ -12,6 +12,7 @@ from ..cellspec.functions import TABLE
 from .gradient_only import known_values
 from .linearity import linear
 from .live import live_values
+from .one_stage import check_one_stage
 from .origins import joined, of_terms, rewritten_origins
 from .program import AnyStatement, Program, Statement
 from .schedule import schedule
@@ -94,12 +95,16 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         subexpressions and reuses the forward's values, so the adjoint costs a small multiple of the
         forward.
 
+    Raises:
+        PlanError: the cell calls a gate or reduces over units.
+
     Example:
         >>> import rnnc
         >>> from rnnc.codegen.derive import derive
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
+    check_one_stage(cell)
     # Sorted, so that the order of declarations changes neither statements nor rounding.
     declared = {
         "gates": cell.gates,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..cellspec.cell import CellSpec, Pair
 from ..cellspec.expression.node import ordered
 from .derive import Pointwise
+from .one_stage import check_one_stage
 from .spaces import (
     BiasIndex,
     DenseIndex,
@@ -122,6 +123,7 @@ class Layout:
 @lru_cache(maxsize=512)
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
+    check_one_stage(cell)
     unweighted = tuple(i.name for i in cell.inputs)
     rest = (*(g.name for g in cell.gates if not g.input), *unweighted)
     gates = Space(GateIndex, cell.input_gates + rest)
@@ -131,12 +133,7 @@ def layout_of(cell: CellSpec) -> Layout:
     dense_gates = Table(dense, tuple(gates.at(p.gate) for p in cell.dense_pairs))
     dense_sources = Table(dense, tuple(states.at(p.source) for p in cell.dense_pairs))
 
-    by_need = _by_need(cell)
-
-    def place(pair: Pair) -> tuple[int, int]:
-        return states.at(pair.source).number, by_need.index(pair.gate)
-
-    products = tuple(dense.at(_name(p)) for p in sorted(cell.dense_pairs, key=place))
+    products = tuple(dense.at(_name(p)) for p in in_order_of_sums(cell, cell.dense_pairs))
     pairs = Space(PairIndex, tuple(dense[m] for m in products))
     read = [s for s in states if s in dense_sources.values]
     sources = Space(SourceIndex, tuple(states[s] for s in read))
@@ -153,13 +150,21 @@ def layout_of(cell: CellSpec) -> Layout:
         dense_sources=dense_sources,
         diagonal_gates=Table(diagonal, tuple(gates.at(p.gate) for p in cell.diagonal_pairs)),
         diagonal_sources=Table(diagonal, tuple(states.at(p.source) for p in cell.diagonal_pairs)),
-        diagonal_order=tuple(diagonal.at(_name(p)) for p in sorted(cell.diagonal_pairs, key=place)),
+        diagonal_order=tuple(
+            diagonal.at(_name(p)) for p in in_order_of_sums(cell, cell.diagonal_pairs)
+        ),
         sources=Table(sources, tuple(read)),
         source_pairs=Table(sources, tuple(counts)),
         source_first_pair=Table(sources, tuple(sum(counts[:i]) for i in range(len(counts)))),
         pair_gates=Table(pairs, tuple(dense_gates[m] for m in products)),
         pair_matrices=Table(pairs, products),
     )
+
+
+def in_order_of_sums(cell: CellSpec, pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs that states feed, in the order in which their products are added."""
+    states, by_need = [state.name for state in cell.states], _by_need(cell)
+    return sorted(pairs, key=lambda p: (states.index(p.source), by_need.index(p.gate)))
 
 
 def _name(pair: Pair) -> str:

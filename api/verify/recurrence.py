@@ -11,6 +11,7 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.node import Node, symbol
 from ..cellspec.recurrence.analysis import diagonal_weights
 from ..cellspec.recurrence.classify import Part
+from ..cellspec.recurrence.sight import fed_by_states, unit_updates
 from ..runtime.targets.reference import evaluate
 
 _POINTS = 64
@@ -44,9 +45,10 @@ class _Point:
         self._values = {declared.name: torch.randn_like(like) for declared in named}
         self._values |= {c.name: torch.full_like(like, c.value) for c in cell.constants}
         self._weights = {
-            gate: diagonal_weights(cell, gate) for gate in {p.gate for p in cell.diagonal_pairs}
+            gate: diagonal_weights(cell, gate) for gate in {p.gate for p in fed_by_states(cell)}
         }
         weights = [w for by_state in self._weights.values() for w in by_state.values()]
+        weights += [symbol(f"u_{gate}") for gate in cell.called]
         self._values |= {w.name: torch.randn_like(like) for w in weights}
 
     def of(self, roots: list[Node], without: tuple[str, ...] = ()) -> list[Tensor]:
@@ -61,7 +63,7 @@ class _Point:
 
 def _errors(point: _Point, part: Part) -> Iterator[float]:
     """For each state of a part, the error of its form as a share of the form's terms."""
-    news = dict(zip((s.name for s in point.cell.states), point.cell.updates, strict=True))
+    news = dict(zip((s.name for s in point.cell.states), unit_updates(point.cell), strict=True))
     wanted = point.of([news[state] for state in part.states])
     for row, new in enumerate(wanted):
         terms = point.of(_terms(part, row), without=part.states)

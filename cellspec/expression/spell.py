@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..stages.spell import stage_text
 from .body import Body
 
 if TYPE_CHECKING:
@@ -104,8 +105,10 @@ def spell_node(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str
         return f"{form.logic[op]}{args[0][0]}", ATOM
     if op in ("true", "false"):
         return form.logic[op], ATOM
-    if op == "result":
+    if op in ("result", "member"):
         return f"{args[0][0]}[{node.value}]", ATOM
+    if op in ("gate", "units"):
+        return stage_text(node, [text for text, _ in args]), ATOM
     if isinstance(node.value, Body):
         # For people: a loop that is emitted or read back is a statement.
         return f"{op}({node.value.passes}, …, {', '.join(text for text, _ in args)})", ATOM

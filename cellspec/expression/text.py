@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from .. import refuse
 from ..functions import TABLE
+from ..stages.nodes import gate_call, is_together, reduced, reduction
+from ..stages.table import REDUCTIONS
 from . import node as nodes
-from .node import Node
+from .node import Node, make
 from .powers import raised
 from .spell import EXACT, PYTHON, spell
 
@@ -121,6 +123,16 @@ class _Reader:
             ):
                 sides = self._arithmetic(self.read(left)), self._arithmetic(self.read(right))
                 return nodes.compare(_RELATIONS[type(relation)], *sides)
+            case ast.Subscript(value=value, slice=ast.Constant(value=int() as place)):
+                return self._member(self.read(value), place, node)
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=named) if (
+                name in REDUCTIONS
+            ):
+                return self._reduction(name, argument, named)
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if (
+                name not in TABLE
+            ):
+                return gate_call(name, self._arithmetic(self.read(argument)))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in TABLE:
                 expected = TABLE[name].arguments
                 if len(arguments) == len(expected):
@@ -131,6 +143,25 @@ class _Reader:
                     checked = (kind(v) for kind, v in zip(kinds, values, strict=True))
                     return TABLE[name].node(*checked)
         raise refuse.text(self.text, _shown(node))
+
+    def _reduction(self, name: str, argument: ast.expr, named: list[ast.keyword]) -> Node:
+        values = argument.elts if isinstance(argument, ast.Tuple) else [argument]
+        match named:
+            case []:
+                eps = None
+            case [ast.keyword(arg="eps", value=ast.Constant(value=int() | float() as eps))]:
+                pass
+            case _:
+                raise refuse.text(self.text, _shown(named[0].value))
+        if not REDUCTIONS[name].is_norm and (named or len(values) != 1):
+            raise refuse.text(self.text, _shown(argument))
+        found = reduction(name, [self._arithmetic(self.read(value)) for value in values], eps)
+        return found[0] if len(found) == 1 else found[0].args[0]
+
+    def _member(self, together: Node, place: int, node: ast.expr) -> Node:
+        if not is_together(together) or not 0 <= place < len(reduced(together)):
+            raise refuse.text(self.text, _shown(node))
+        return make("member", place, (together,))
 
     def _joined(self, operator: str, left: Node, right: Node) -> Node:
         if operator == "&":
@@ -148,6 +179,8 @@ class _Reader:
     def _arithmetic(self, value: Node) -> Node:
         if value.is_condition:
             raise refuse.text(self.text, f"the condition `{value}` in the place of a number")
+        if is_together(value):
+            raise refuse.text(self.text, f"`{value}`, several values in the place of one")
         return value
 
 

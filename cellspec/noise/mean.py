@@ -131,6 +131,8 @@ def _bends(node: Node, each: list[_Drawn]) -> bool:
     """Return whether a node does more than add and multiply what is drawn."""
     if not any(each) or node.op in ("+", "-", "neg", "result"):
         return False
+    if node.op == "gate" or (node.op == "units" and node.name in ("mean", "total")):
+        return False
     if node.op == "*":
         return bool(each[0] & each[1])
     if node.op == "/":

@@ -13,7 +13,7 @@ from .latex import Letters, draw_row, latex_rows
 from .order import in_order
 
 if TYPE_CHECKING:
-    from ..cell import CellSpec
+    from ..cell import CellSpec, Pair
 
 
 def equation_lines(cell: CellSpec) -> tuple[str, ...]:
@@ -24,12 +24,13 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         dense = [p for p in cell.dense_pairs if p.gate == gate.name]
         diagonal = [p for p in cell.diagonal_pairs if p.gate == gate.name]
         for p in dense:
-            terms.append(f"{_weight('R', p.gate, p.source, len(dense))} {p.source}")
+            terms.append(f"{_weight('R', p.gate, p.source, len(dense))} {_multiplied(p)}")
         for p in diagonal:
-            terms.append(f"{_weight('u', p.gate, p.source, len(diagonal))} * {p.source}")
+            terms.append(f"{_weight('u', p.gate, p.source, len(diagonal))} * {_multiplied(p)}")
         if gate.bias:
             terms.append(f"b_{gate.name}")
-        lines.append(f"{gate.name} = {' + '.join(terms)}")
+        name = f"{gate.name}(y)" if gate.name in cell.called else gate.name
+        lines.append(f"{name} = {' + '.join(terms)}")
     lines += [f"{name} ~ {draw}" for name, draw in cell.drawn.items()]
     names, written, order = _named_rows(cell, "'")
     new = [f"{name}' = {value}" for name, value in zip(names, _values(written), strict=True)]
@@ -134,10 +135,13 @@ def latex_block(cell: CellSpec) -> str:
             own = [p for p in pairs if p.gate == gate.name]
             for p in own:
                 index = name if len(own) == 1 else f"{name},{letters.letter(p.source)}"
-                terms.append(rf"{weight}_{{{index}}}{product}{letters.letter(p.source)}_{{t-1}}")
+                factor = rf"{letters.letter(p.source)}_{{t-1}}"
+                factor = "y" if gate.name in cell.called else factor
+                terms.append(rf"{weight}_{{{index}}}{product}{factor}")
         if gate.bias:
             terms.append(f"b_{{{name}}}")
-        rows.append(f"{name}_t &= {' + '.join(terms)}")
+        argument = "(y)" if gate.name in cell.called else ""
+        rows.append(f"{name}_t{argument} &= {' + '.join(terms)}")
     rows += [draw_row(name, draw, letters) for name, draw in cell.drawn.items()]
     names, written, order = _named_rows(cell, "_next")
     left = [f"{letters.letter(name)}_t" for name in names]
@@ -183,6 +187,11 @@ def _sizes(roots: tuple[Node, ...]) -> dict[Node, int]:
     for node in ordered(roots):
         sizes[node] = 1 + sum(sizes[a] for a in node.args)
     return sizes
+
+
+def _multiplied(pair: Pair) -> str:
+    """What a weight multiplies: a state, or of a called gate its argument y."""
+    return "y" if pair.source.endswith("()") else pair.source
 
 
 def _weight(letter: str, gate: str, source: str, count: int) -> str:

@@ -10,6 +10,7 @@ from ..expression.sharing import Loop, Named, Naming
 from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..functions import TABLE
 from ..noise.draw import Draw, argument_text
+from ..stages.table import REDUCTIONS
 from .words import needs_sign
 
 _RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=": r"\neq"}
@@ -124,6 +125,10 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
     if op == "call":
         inside = ", ".join(text for text, _ in args)
         return rf"{TABLE[node.name].latex}\left({inside}\right)", ATOM
+    if op in ("gate", "units"):
+        return _stage(node, [text for text, _ in args], letters), ATOM
+    if op == "member":
+        return rf"{args[0][0]}_{{{int(str(node.value)) + 1}}}", ATOM
     if op == "**":
         return _power(node, args[0], letters), POWER
     if op == "/":
@@ -145,6 +150,14 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
         word = r"\wedge" if op == "&" else r"\vee"
         return f"{_within(args[0], POWER)} {word} {_within(args[1], POWER)}", PRODUCT
     return f"{args[0][0]} {_RELATIONS[op]} {args[1][0]}", SUM
+
+
+def _stage(node: Node, args: list[str], letters: Letters) -> str:
+    """The LaTeX of a called gate, or of a reduction, whose eps is not shown."""
+    if node.op == "gate":
+        return rf"{letters.letter(node.name)}_t\left({args[0]}\right)"
+    row = REDUCTIONS[node.name]
+    return rf"{row.latex}\left({', '.join(args[1:] if row.is_norm else args)}\right)"
 
 
 def _power(node: Node, base: tuple[str, int], letters: Letters) -> str:

@@ -9,7 +9,7 @@ from ..expression.graph import everywhere
 from ..expression.loops import body_of, carried, starts_of, unchanged, unchanged_of
 from ..expression.node import Node, ordered
 from ..functions import TABLE
-from .sight import MOST_COUPLED, NO_STATES, States, coupled, symbols_that_see
+from .sight import MOST_COUPLED, NO_STATES, States, coupled, symbols_that_see, unit_updates
 from .words import quoted
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ def why_no_scan_backward(cell: CellSpec) -> str:
     That is a function with a gradient that is not linear, `clip_gradient`, on the way of a
     cotangent from a state to its own past, or more than `MOST_COUPLED` states that read each other.
     """
-    edges = _GradientEdges(cell.updates)
+    new = unit_updates(cell)
+    edges = _GradientEdges(new)
     symbols = symbols_that_see(cell)
-    seen = edges.seen(cell.updates, symbols)
+    seen = edges.seen(new, symbols)
     names = [state.name for state in cell.states]
-    updates = dict(zip(names, cell.updates, strict=True))
+    updates = dict(zip(names, new, strict=True))
     for group in coupled({name: seen[updates[name]] for name in names}):
         own = frozenset(group)
         roots = [updates[name] for name in group]

@@ -9,7 +9,7 @@ from ..expression.node import Node, number, ordered, symbol
 from ..expression.sharing import LOOPS
 from ..functions.nodes import is_identity, value_args
 from .forms import Affine, MaxAffine, NoFormError
-from .sight import States, states_seen, symbols_that_see
+from .sight import States, fed_by_states, states_seen, symbols_that_see, unit_updates
 from .words import joined, quoted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Analysis:
         self.part = part
         symbols = symbols_that_see(cell)
         self._of = {node: states & set(part) for node, states in symbols.items()}
-        self._seen = states_seen(cell.updates, self._of)
+        self._seen = states_seen(unit_updates(cell), self._of)
         self._leaves = dict(_leaves(cell, part))
 
     def affine(self, update: Node) -> Affine:
@@ -133,7 +133,7 @@ def diagonal_weights(cell: CellSpec, gate: str) -> dict[str, Node]:
 def _leaves(cell: CellSpec, part: tuple[str, ...]) -> list[tuple[Node, Affine]]:
     """The forms of symbols: of the part's states, and of gates with weights on them."""
     found = [(symbol(state), Affine({state: number(1)})) for state in part]
-    for gate in dict.fromkeys(p.gate for p in cell.diagonal_pairs):
+    for gate in dict.fromkeys(p.gate for p in fed_by_states(cell)):
         weights = diagonal_weights(cell, gate)
         own = {state: weight for state, weight in weights.items() if state in part}
         found.append((symbol(gate), Affine(own, symbol(gate))))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..expression.node import Node
+from ..stages.levels import first_stage
 from .adjoint import why_no_scan_backward
 from .analysis import Analysis
 from .forms import Affine, MaxAffine, NoFormError
-from .sight import MOST_COUPLED, States, coupled, states_seen, symbols_that_see
+from .sight import MOST_COUPLED, States, coupled, states_seen, symbols_that_see, unit_updates
 from .words import joined, quoted
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class Recurrence:
     """What kind of recurrence a cell is.
 
     Attributes:
-        kind: `"dense"`, a matrix multiplies a state; `"diagonal"`, each unit reads its own past
-            alone, by any function; `"affine"`, by a function that a scan over time can combine.
+        kind: `"dense"`, a matrix multiplies a state, or a reduction reads all units;
+            `"diagonal"`, each unit reads its own past alone, by any function; `"affine"`, by a
+            function that a scan over time can combine.
         reason: why it is of this kind, as a clause.
         parts: the parts of a cell without dense matrices; each reads itself and parts before it.
         adjoint: the kind of the backward: that of a cell without dense matrices is linear in its
@@ -84,8 +86,13 @@ def classify(cell: CellSpec) -> Recurrence:
     """
     if cell.dense_pairs:
         return _dense(cell)
-    seen = states_seen(cell.updates, symbols_that_see(cell))
-    updates = {state.name: u for state, u in zip(cell.states, cell.updates, strict=True)}
+    new = unit_updates(cell)
+    mixing = first_stage(new)
+    if mixing is not None:
+        reason = f"{quoted(mixing)} reads all units of a head"
+        return Recurrence("dense", reason, (), "dense", "its backward reads them too")
+    seen = states_seen(new, symbols_that_see(cell))
+    updates = {state.name: u for state, u in zip(cell.states, new, strict=True)}
     reads = {name: seen[update] for name, update in updates.items()}
     parts = tuple(_part(cell, group, updates, reads) for group in coupled(reads))
     broken = why_no_scan_backward(cell)
@@ -101,9 +108,11 @@ def classify(cell: CellSpec) -> Recurrence:
 
 def _dense(cell: CellSpec) -> Recurrence:
     gates = dict.fromkeys(f"R_{pair.gate}" for pair in cell.dense_pairs)
-    states = dict.fromkeys(pair.source for pair in cell.dense_pairs)
+    called = [pair for pair in cell.dense_pairs if pair.gate in cell.called]
+    states = dict.fromkeys(p.source for p in cell.dense_pairs if p not in called)
+    factors = [*states, *(["values of the step"] if called else [])]
     verb = "multiplies" if len(gates) == 1 else "multiply"
-    reason = f"{joined([*gates])} {verb} {joined([*states])}"
+    reason = f"{joined([*gates])} {verb} {joined(factors)}"
     return Recurrence("dense", reason, (), "dense", "the same matrices, transposed")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..expression.node import Node, ordered, symbol
+from ..expression.node import Node, make, ordered, symbol
 from ..functions.nodes import value_args
 
 if TYPE_CHECKING:
-    from ..cell import CellSpec
+    from ..cell import CellSpec, Pair
 
 States = frozenset[str]
 NO_STATES: States = frozenset()
@@ -20,10 +20,31 @@ MOST_COUPLED = 4
 def symbols_that_see(cell: CellSpec) -> dict[Node, States]:
     """The states by symbol that depends on them: the states, and gates with diagonal weights."""
     seen = {symbol(state.name): frozenset({state.name}) for state in cell.states}
-    for pair in cell.diagonal_pairs:
+    for pair in fed_by_states(cell):
         gate = symbol(pair.gate)
         seen[gate] = seen.get(gate, NO_STATES) | {pair.source}
     return seen
+
+
+def fed_by_states(cell: CellSpec) -> list[Pair]:
+    """The diagonal weights that multiply a state, and not the argument of a called gate."""
+    return [pair for pair in cell.diagonal_pairs if pair.gate not in cell.called]
+
+
+def unit_updates(cell: CellSpec) -> tuple[Node, ...]:
+    """The new values with each call of a gate of diagonal weights as the sum `n + u_n * y`.
+
+    In it the symbol `n` is the gate's input and bias.
+    """
+    diagonal = {pair.gate for pair in cell.diagonal_pairs}
+    new: dict[Node, Node] = {}
+    for node in ordered(cell.updates):
+        args = tuple(new[a] for a in node.args)
+        if node.op == "gate" and node.name in diagonal:
+            new[node] = symbol(node.name) + symbol(f"u_{node.name}") * args[0]
+        else:
+            new[node] = node if args == node.args else make(node.op, node.value, args, node.tag)
+    return tuple(new[update] for update in cell.updates)
 
 
 def states_seen(roots: Iterable[Node], symbols: Mapping[Node, States]) -> dict[Node, States]:

@@ -11,6 +11,7 @@ from ..arguments import checked
 from ..errors import CellError
 from ..expression.loops import MOST_PASSES, repeated
 from ..expression.node import Node, fresh_tag, make
+from ..stages.calls import inside_repeat
 from .refusing import number_of, shown
 from .tracer import Condition, Tracer, expression, shared_owner
 
@@ -68,12 +69,12 @@ def repeat(n: int, step: Callable[..., Any], *values: Any) -> Any:
     _check_step(step, len(values))
     starts = [_carried(value) for value in values]
     if passes < 2:
-        found = values if passes == 0 else _returned(step(*_traced(starts, values)), len(values))
+        found = values if passes == 0 else _run(step, _traced(starts, values))
         return tuple(found) if len(found) > 1 else found[0]
     since = fresh_tag()
     symbols = [make("symbol", name, (), fresh_tag()) for name in _names(step, len(values))]
     owner = shared_owner(*values)
-    new = _returned(step(*(Tracer(symbol, owner) for symbol in symbols)), len(values))
+    new = _run(step, [Tracer(symbol, owner) for symbol in symbols])
     owner = shared_owner(*values, *new)
     if not owner:
         raise CellError(
@@ -142,6 +143,12 @@ def _names(step: Callable[..., Any], count: int) -> list[str]:
     except (TypeError, ValueError):
         names = []
     return names if len(names) == count else [f"v{place}" for place in range(count)]
+
+
+def _run(step: Callable[..., Any], values: list[Tracer]) -> tuple[Any, ...]:
+    """The carried values after one pass."""
+    with inside_repeat():
+        return _returned(step(*values), len(values))
 
 
 def _returned(value: Any, count: int) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from ..expression.graph import canonical_nodes
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
 from ..names import is_usable
+from ..stages.calls import recorded
 from .place import expression_of_error, place, place_of_error, raised_here
 from .refusing import number_of, shown
 from .tracer import Tracer, expression, shared_owner
@@ -65,15 +66,16 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         tracers = {d.name: Tracer(symbol(d.name), function.__name__) for d in declarations}
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         states = [d.name for d in declarations if isinstance(d, State)]
-        with watched(code) as variables:
+        declared = {d.name: d for d in declarations}
+        with watched(code) as variables, recorded(declared) as calls:
             returned = _run(function, tracers, by_name, states)
-        updates = tuple(_update(value, function.__name__) for value in returned)
+            updates = tuple(_update(value, function.__name__) for value in returned)
         canonical = canonical_nodes(updates)
         names = variables.names(tracers, is_usable)
         return kind(
             name=function.__name__,
             doc=inspect.getdoc(function) or "",
-            gates=tuple(d for d in declarations if isinstance(d, Gate)),
+            gates=calls.with_sources(tuple(d for d in declarations if isinstance(d, Gate))),
             states=tuple(d for d in declarations if isinstance(d, State)),
             inputs=tuple(d for d in declarations if isinstance(d, Input)),
             params=tuple(d for d in declarations if isinstance(d, Param)),

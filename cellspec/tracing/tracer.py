@@ -6,10 +6,15 @@ import numbers
 from typing import Any, NoReturn
 
 from .. import refuse
+from ..arguments import CHECKED
+from ..declare import State
 from ..errors import CellError
 from ..expression import node as nodes
 from ..expression.node import Node
 from ..expression.powers import raised
+from ..stages import refuse as refuse_stage
+from ..stages.calls import running
+from ..stages.table import REDUCTIONS
 from .refusing import Refusing, no_operator, number_of, shown
 from .variables import look
 
@@ -115,8 +120,11 @@ class Tracer(Refusing, Arithmetic):
 
     __hash__ = object.__hash__
 
-    def __call__(self, *operands: object, **named: object) -> NoReturn:
-        """Refuse a call: an argument of a cell may have the name of a function."""
+    def __call__(self, *operands: object, **named: object) -> Any:
+        """Multiply a value by the weights of a gate; refuse the call of any other value."""
+        called = called_gate(self, operands, named)
+        if called is not None:
+            return called
         taken = self.expression.name if self.expression.is_symbol else ""
         given = [*map(shown, operands), *(f"{name}={shown(x)}" for name, x in named.items())]
         raise refuse.called(shown(self), taken, given)
@@ -199,12 +207,41 @@ class Condition(Refusing):
 def expression(value: object) -> Node:
     """The node of an operand: a traced value or a finite number of Python or numpy."""
     if isinstance(value, Tracer):
+        calls = running()
+        if calls is not None:
+            calls.read(value.expression)
         return value.expression
     if isinstance(value, Condition):
         raise refuse.condition(shown(value))
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise refuse.operand(shown(value), value)
     return nodes.number(number_of(value))
+
+
+def called_gate(
+    value: Tracer, operands: tuple[object, ...], named: dict[str, object]
+) -> Tracer | None:
+    """The value of a called gate; None where what is called is no gate.
+
+    Args:
+        value: what is called.
+        operands: the arguments in their places.
+        named: those by name.
+    """
+    from ..functions import TABLE  # whose rows make traced values
+
+    calls, node = running(), value.expression
+    if calls is None or not node.is_symbol or node.name in (*TABLE, *REDUCTIONS, *CHECKED):
+        return None
+    gate, given = calls.gate(node), [*map(shown, operands), *map("{}=…".format, named)]
+    if gate is None:
+        if isinstance(calls.declared.get(node.name), State):
+            raise refuse_stage.state_called(node.name, ", ".join(given))
+        return None
+    if len(operands) != 1 or named:
+        raise refuse_stage.arguments(gate.name, given)
+    argument = expression(operands[0])
+    return Tracer(calls.call(gate, argument), shared_owner(value, operands[0]))
 
 
 def combine(symbol: str, a: object, b: object) -> Tracer:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ...codegen.one_stage import check_one_stage
 from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layers import wavefront_error
@@ -129,7 +130,27 @@ def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
 
 def _backend(settings: Settings, tensors: Tensors) -> str:
     device = tensors.x.device
-    return resolve_backend(settings.backend, device.type, device.index)
+    name = resolve_backend(settings.backend, device.type, device.index)
+    if name != "reference" and settings.cell.has_stages:
+        return backend_of_stages(settings)
+    return name
+
+
+def backend_of_stages(settings: Settings) -> str:
+    """Return "reference" for a cell whose step has stages, which no kernel runs.
+
+    Raises:
+        PlanError: kernels were asked for by name.
+    """
+    cell = settings.cell
+    if settings.backend != "auto":
+        check_one_stage(cell)
+    if not torch.compiler.is_compiling():
+        warn_once(
+            f"rnnc runs {cell.name} by operations of torch, step by step: its step has stages,"
+            " products or reductions of values that it has computed, which no kernel has yet"
+        )
+    return "reference"
 
 
 def _keeps(values: Sequence[Tensor]) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ...cellspec.cell import CellSpec
+from ...cellspec.cell import CellSpec, Pair
 from ...cellspec.expression.loops import body_of, carried, results_of, unchanged
 from ...cellspec.expression.node import Node, ordered
 from ...cellspec.functions import TABLE
-from ...codegen.layout import layout_of
+from ...cellspec.stages.nodes import STAGES
+from ...codegen.layout import in_order_of_sums
 from ..call.masks import HOLD, RESTART, Masks
 from ..call.tensors import ScanInputs, States
 from .own_gradients import ClipGradient, WithGradient
+from .stages_by_torch import StagesByTorch, matrix_product
 
 
 def scan_reference(
@@ -69,10 +72,12 @@ def _next_states(
     # A param is expanded to rows first: an operation that clips a gradient clips it per row,
     # before the sum over rows.
     values = selected({name: p.expand_as(like) for name, p in params.items()}) | sources
-    values |= selected(_gates(cell, inputs, step, sources))
+    gates = selected(_gates(cell, inputs, step, sources))
+    values |= gates
     values |= selected(_inputs_of_step(cell, inputs, step, like))
     values |= {c.name: inputs.wx.new_tensor(c.value) for c in cell.constants}
-    new = evaluate(cell.updates, values, inputs.wx)
+    stages = StagesByTorch(cell, inputs, gates, like, runs) if cell.has_stages else None
+    new = evaluate(cell.updates, values, inputs.wx, stages)
     return {s.name: value.expand_as(like) for s, value in zip(cell.states, new, strict=True)}
 
 
@@ -114,30 +119,51 @@ def _gates(
     wx = inputs.wx[:, step]
     for i, name in enumerate(cell.input_gates):
         gates[name] = gates[name] + wx[..., i]
-    # Sums run in the kernels' order, which does not depend on the order of declarations.
-    layout = layout_of(cell)
-    for i in (matrix.number for matrix in layout.pair_matrices):
+    for pair in _summed(cell, cell.dense_pairs):
         assert inputs.R is not None
-        pair = cell.dense_pairs[i]
-        product = torch.einsum("noi,bni->bno", inputs.R[i], states[pair.source])
-        gates[pair.gate] = gates[pair.gate] + product
-    for i in (row.number for row in layout.diagonal_order):
+        matrix = inputs.R[cell.dense_pairs.index(pair)]
+        gates[pair.gate] = gates[pair.gate] + matrix_product(matrix, states[pair.source])
+    for pair in _summed(cell, cell.diagonal_pairs):
         assert inputs.R_diag is not None
-        pair = cell.diagonal_pairs[i]
-        gates[pair.gate] = gates[pair.gate] + inputs.R_diag[i] * states[pair.source]
+        weight = inputs.R_diag[cell.diagonal_pairs.index(pair)]
+        gates[pair.gate] = gates[pair.gate] + weight * states[pair.source]
     if inputs.b is not None:
         for i, name in enumerate(cell.bias_gates):
             gates[name] = gates[name] + inputs.b[i]
     return gates
 
 
-def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
-    """Return the values of expressions as written; a shared subexpression is evaluated once."""
+@lru_cache(maxsize=512)
+def _summed(cell: CellSpec, pairs: tuple[Pair, ...]) -> list[Pair]:
+    """Return the pairs that states feed, in the order in which kernels add their products.
+
+    It does not depend on the order of declarations.
+    """
+    return in_order_of_sums(cell, [pair for pair in pairs if pair.gate not in cell.called])
+
+
+def evaluate(
+    roots: Sequence[Node],
+    values: Mapping[str, Tensor],
+    like: Tensor,
+    stages: StagesByTorch | None = None,
+) -> list[Tensor]:
+    """Return the values of expressions as written; a shared subexpression is evaluated once.
+
+    Args:
+        roots: the expressions.
+        values: those of their symbols, by name.
+        like: a tensor, for dtype and device of numbers.
+        stages: computes called gates and reductions, of cells that have some.
+    """
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):
         if node.op == "repeat":
             after = _repeated(node, [memory[a] for a in node.args], like)
             memory |= zip(results_of(node), after, strict=True)
+        elif node.op in STAGES or node.op == "member":
+            assert stages is not None
+            memory |= stages.computed(node, memory)
         elif node.op != "result":
             memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
     return [memory[root] for root in roots]

@@ -1,0 +1,27 @@
+"""Refusal of cells whose step has stages, which no kernel runs."""
+
+from __future__ import annotations
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.stages.levels import first_stage
+from .shape import PlanError
+
+
+def check_one_stage(cell: CellSpec) -> None:
+    """Refuse a cell whose step needs a product or a reduction of values that it has computed.
+
+    Raises:
+        PlanError: names the first of them.
+    """
+    found = first_stage(cell.updates)
+    if found is None:
+        return
+    what = (
+        "a product with a value" if found.op == "gate" else "a reduction over the units of a head"
+    )
+    raise PlanError(
+        cell.name,
+        f"`{found}`, {what} of the step",
+        "for kernels, a cell of gates that are not called, and without reductions",
+        'backend="reference" in the call, or "auto": operations of torch, step by step',
+    )
