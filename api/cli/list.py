@@ -6,14 +6,16 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from rich.markup import escape
 from rich.table import Table
 
 from .. import cells
 from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.stages.words import further_in_words
 from ..codegen.derive import Pointwise, derive
+from ..codegen.shape import PlanError
 from ..errors import RnncError
 from .console import PIPE_WIDTH, print_lines, print_table, terminal
 
@@ -36,20 +38,42 @@ def print_json() -> None:
     print_lines(json.dumps([*map(_as_data, found), *errors], indent=2))
 
 
-def _all_cells() -> tuple[list[Pointwise], dict[str, RnncError]]:
+class _Listed(NamedTuple):
+    """A cell, and its derived pointwise functions; None for a cell that only the reference runs."""
+
+    cell: CellSpec
+    pointwise: Pointwise | None
+
+    @classmethod
+    def of(cls, cell: CellSpec) -> Self:
+        """A cell of the list."""
+        try:
+            return cls(cell, derive(cell))
+        except PlanError:
+            return cls(cell, None)
+
+    @property
+    def operations(self) -> str:
+        """The operations of both directions."""
+        if self.pointwise is None:
+            return "-"
+        return f"{self.pointwise.forward.operations} + {self.pointwise.backward.operations}"
+
+
+def _all_cells() -> tuple[list[_Listed], dict[str, RnncError]]:
     """The derived cells, and the errors of those that do not load, by name."""
     found, broken = [], {}
     with redirect_stdout(sys.stderr):  # modules of other packages may print
         for name in cells.names():
             try:
-                found.append(derive(cells.get(name)))
+                found.append(_Listed.of(cells.get(name)))
             except RnncError as error:
                 broken[name] = error
     return found, broken
 
 
-def _as_data(pointwise: Pointwise) -> dict[str, Any]:
-    cell = pointwise.cell
+def _as_data(listed: _Listed) -> dict[str, Any]:
+    cell, pointwise = listed
     return {
         "name": cell.name,
         "doc": cell.doc,
@@ -64,35 +88,37 @@ def _as_data(pointwise: Pointwise) -> dict[str, Any]:
             "reason": cell.recurrence.reason,
             "backward": cell.recurrence.adjoint,
         },
-        "operations": {
+        "further_exchanges": cell.levels.further,
+        "operations": pointwise
+        and {
             "forward": pointwise.forward.operations,
             "backward": pointwise.backward.operations,
         },
     }
 
 
-def _print_table(pointwises: Sequence[Pointwise]) -> None:
+def _print_table(found: Sequence[_Listed]) -> None:
     """Print the table; a narrow terminal cuts the papers, or leaves them out."""
     console = terminal()
     wide = console.options.update(width=PIPE_WIDTH)
-    room = console.width - console.measure(_cell_table(pointwises, 0), options=wide).maximum
-    print_table(_cell_table(pointwises, max(room, 0)))
+    room = console.width - console.measure(_cell_table(found, 0), options=wide).maximum
+    print_table(_cell_table(found, max(room, 0)))
 
 
-def _cell_table(pointwises: Sequence[Pointwise], room: int) -> Table:
+def _cell_table(found: Sequence[_Listed], room: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("name", "gates", "states", "params", "recurrence"):
         table.add_column(column, no_wrap=column == "name")
     table.add_column("forward + backward", justify="right")
     if room >= _LEAST_PAPER:
         table.add_column("paper", no_wrap=True, overflow="ellipsis", max_width=room - 2)
-    for pointwise in pointwises:
-        cell = pointwise.cell
+    for listed in found:
+        cell = listed.cell
         row = [
             f"[cyan]{escape(cell.name)}[/]",
             *(" ".join(d.name for d in ds) for ds in (cell.gates, cell.states, cell.params)),
             _recurrence(cell),
-            f"{pointwise.forward.operations} + {pointwise.backward.operations}",
+            listed.operations,
             escape(next(iter(cell.doc.splitlines()), "")),
         ]
         table.add_row(*row[: len(table.columns)])
@@ -103,7 +129,8 @@ def _recurrence(cell: CellSpec) -> str:
     """The kind of recurrence, with the sources of its weights where they are not the output."""
     kinds = [("dense", cell.dense_pairs), ("diagonal", cell.diagonal_pairs)]
     weights = ", ".join(kind + _sources(cell, pairs) for kind, pairs in kinds if pairs)
-    return cell.recurrence.kind if cell.recurrence.kind == "affine" else weights or "diagonal"
+    kind = "affine" if cell.recurrence.kind == "affine" else weights or "diagonal"
+    return ", ".join([kind, *filter(None, [further_in_words(cell)])])
 
 
 def _sources(cell: CellSpec, pairs: Sequence[Pair]) -> str:

@@ -124,8 +124,8 @@ class _Printer(NodePrinter):
             for pair in own:
                 index = name if len(own) == 1 else f"{name}, {pair.source}"
                 dot = [self._mo("⊙")] if letter == "u" else []
-                state = self.timed(pair.source)
-                parts.append(self._mrow(self._index(letter, index), *dot, state))
+                factor = self.plain("y") if name in self.cell.called else self.timed(pair.source)
+                parts.append(self._mrow(self._index(letter, index), *dot, factor))
         if gate.bias:
             parts.append(self._index("b", name))
         right = self.dom.createElement("mrow")
@@ -133,7 +133,11 @@ class _Printer(NodePrinter):
             if number:
                 right.appendChild(self._mo("+"))
             right.appendChild(self._marked(part, symbol(name)))
-        return self._whole(self._marked(self.timed(name), symbol(name)), right)
+        left = self._marked(self.timed(name), symbol(name))
+        if name in self.cell.called:
+            brackets = self._mo("("), self.plain("y"), self._mo(")")
+            left = self._mrow(left, self._mo("\u2061"), *brackets)
+        return self._whole(left, right)
 
     def drawn(self, name: str, distribution: str) -> str:
         self.equation, self.count, self.named = name, 0, {}

@@ -27,28 +27,22 @@ def test_equations():
     assert several.equations() == (
         "g = x_g + R_g h + b_g",
         "n(y) = x_n + u_n * y + b_n",
-        "total = total(h)",
-        "mean = mean(g)*total",
-        "eps = mean*3",
-        "a = layer_norm((eps, n(h*mean)), eps=0.5)[0]",
-        "b = layer_norm((eps, n(h*mean)), eps=0.5)[1]",
-        "c' = a*eps",
-        "h' = a + b + rms_norm(eps)",
+        "t0 = layer_norm((mean(g)*total(h)*3, n(h*(mean(g)*total(h)))), eps=0.5)",
+        "c' = t0[0]*(mean(g)*total(h)*3)",
+        "h' = t0[0] + t0[1] + rms_norm(mean(g)*total(h)*3)",
     )
 
 
 def test_latex():
-    together = r"\operatorname{LN}\left(\mathrm{eps}, n_t\left(h_{t-1} \mathrm{mean}\right)\right)"
+    product = r"\operatorname{mean}\left(g_t\right) \operatorname{total}\left(h_{t-1}\right)"
     assert several.latex().splitlines()[1:-1] == [
         r"g_t &= W_{g} x_t + R_{g} h_{t-1} + b_{g} \\",
         r"n_t(y) &= W_{n} x_t + u_{n} \odot y + b_{n} \\",
-        r"\mathrm{total} &= \operatorname{total}\left(h_{t-1}\right) \\",
-        r"\mathrm{mean} &= \operatorname{mean}\left(g_t\right) \mathrm{total} \\",
-        r"\mathrm{eps} &= \mathrm{mean} \cdot 3 \\",
-        rf"a &= {together}_{{1}} \\",
-        rf"b &= {together}_{{2}} \\",
-        r"c_t &= a \mathrm{eps} \\",
-        r"h_t &= a + b + \operatorname{RMS}\left(\mathrm{eps}\right)",
+        rf"v_{{0}} &= \operatorname{{LN}}\left({product} \cdot 3,"
+        rf" n_t\left(h_{{t-1}} \left({product}\right)\right)\right) \\",
+        rf"c_t &= \left(v_{{0}}\right)_{{1}} \left({product} \cdot 3\right) \\",
+        r"h_t &= \left(v_{0}\right)_{1} + \left(v_{0}\right)_{2}"
+        rf" + \operatorname{{RMS}}\left({product} \cdot 3\right)",
     ]
 
 
@@ -84,7 +78,7 @@ def test_variables_keep_their_names_in_json():
     assert again == several
     assert again.equations() == several.equations()
     shared = json.loads(several.to_json())["shared"]
-    assert [name for name, _ in shared] == ["total", "mean", "eps", "a", "b"]
+    assert [name for name, _ in shared] == ["total", "mean", "eps", "t0", "a", "b"]
 
 
 def test_the_fingerprint_knows_eps_and_the_function():
