@@ -42,6 +42,7 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
             "reason": "R_i, R_f, R_z and R_o multiply h",
             "backward": "dense",
         },
+        "further_exchanges": 0,
         "operations": {"forward": 9, "backward": 20},
     }
     assert listed["leaky_rate"]["constants"] == {"alpha": 0.1}
