@@ -123,10 +123,8 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
 
 def _derive_stages(cell: CellSpec, activations: bool) -> Pointwise:
     found = derive_stages(cell, _activations if activations else lambda *_: {})
-    stages = found.stages
-    forward = whole(stages.forward)
-    backward = _with_gradients(whole(stages.backward), [])
-    return Pointwise(cell, forward, backward, found.saved, found.reads, stages)
+    forward, backward = whole(found.stages.forward), whole(found.stages.backward)
+    return Pointwise(cell, forward, backward, found.saved, found.reads, found.stages)
 
 
 def _derive(cell: CellSpec, activations: bool) -> Pointwise:

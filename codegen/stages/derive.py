@@ -8,7 +8,7 @@ from functools import partial
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.expression.graph import rewritten
-from ...cellspec.expression.node import Node, binary, call, compare, number, ordered, symbol
+from ...cellspec.expression.node import Node, call, compare, number, ordered, symbol
 from ..gradient_only import known_values
 from ..origins import of_terms, rewritten_origins
 from ..program import Program, targets_of
@@ -104,7 +104,9 @@ class _Derivation:
             values=values,
             d_values=d_values,
             statistics=tuple(names),
-            sums=tuple(n for each in returned for e in each if isinstance(e, Statistic) for n in e.names),
+            sums=tuple(
+                n for each in returned for e in each if isinstance(e, Statistic) for n in e.names
+            ),
             saved_statistics=tuple(name for name in names if name in needed),
         )
         own = tuple(s for s in saved if s in needed)
@@ -121,7 +123,9 @@ class _Derivation:
     ) -> tuple[tuple[Program, ...], tuple[tuple[Exchanged, ...], ...], tuple[str, ...]]:
         low = self.low
         exchanges = self._in_order(
-            low.exchanged, lambda e: self._arguments_of(e), {n: e for e in low.exchanged for n in e.results}
+            low.exchanged,
+            self._arguments_of,
+            {name: each for each in low.exchanged for name in each.results},
         )
         stages: list[dict[str, Node]] = []
         done: set[str] = set()
@@ -132,9 +136,7 @@ class _Derivation:
         activations = {s.name: value for value, s in kept.items()}
         stages.append({**self.results, **activations})
         alone = known_values([value for each in stages for value in each.values()])
-        plain = [
-            dict(zip(each, rewritten(each.values(), alone), strict=True)) for each in stages
-        ]
+        plain = [dict(zip(each, rewritten(each.values(), alone), strict=True)) for each in stages]
         first = [*(rewritten(kept, alone))]
         programs, left = self._programs(
             plain,
@@ -244,7 +246,9 @@ class _Derivation:
             return [gradients[exchanged.arguments[0].removeprefix("d_")]]
 
         rounds = self._in_order(returned, read, sources)
-        place_of = {name: n for n, each in enumerate(rounds) for e in each for name in self._given(e)}
+        place_of = {
+            name: n for n, each in enumerate(rounds) for e in each for name in self._given(e)
+        }
         states = {s.name for s in self.cell.states}
         stages: list[dict[str, Node]] = [{} for _ in range(len(rounds) + 1)]
         for name, value in gradients.items():
@@ -288,20 +292,24 @@ class _Derivation:
         for results, known in zip(parts.results, parts.known, strict=True):
             pairs = list((wishes or {}).items())
             named = list(variables.items())
-            own = {
-                node: symbol(name) for name, node in results.items() if name in parts.left
-            }
-            del own
             programs.append(
                 schedule(
                     results,
                     constants=self.constants,
                     taken=taken,
                     wishes=dict(
-                        zip(rewritten([n for n, _ in pairs], known), (w for _, w in pairs), strict=True)
+                        zip(
+                            rewritten([n for n, _ in pairs], known),
+                            (w for _, w in pairs),
+                            strict=True,
+                        )
                     ),
                     variables=dict(
-                        zip(rewritten([n for n, _ in named], known), (w for _, w in named), strict=True)
+                        zip(
+                            rewritten([n for n, _ in named], known),
+                            (w for _, w in named),
+                            strict=True,
+                        )
                     ),
                     first=[n for n in rewritten(first, known) if n in set(results.values())],
                     origins=rewritten_origins(origins, known),

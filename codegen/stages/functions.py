@@ -157,9 +157,7 @@ def stage_functions(pointwise: Pointwise) -> StageFunctions | None:
         products=tuple(places.products(stages.exchanged, stages.values)),
         statistics=tuple(places.statistics(stages.exchanged, stages.values, stages.statistics)),
         returned_products=tuple(places.products(stages.returned, stages.d_values)),
-        returned_statistics=tuple(
-            places.statistics(stages.returned, stages.d_values, stages.sums)
-        ),
+        returned_statistics=tuple(places.statistics(stages.returned, stages.d_values, stages.sums)),
         values=stages.values,
         d_values=stages.d_values,
         saved_statistics=saved_statistics,

@@ -107,8 +107,8 @@ class BackwardTask {
     const auto multiply = [&](const StageProduct& product, const BackwardRow& row, int64_t rows,
                               real* to, int64_t stride) {
       const int64_t matrix = product.matrix * a_.sizes.heads + task_.head;
-      multiply_rows(d_gates_of(row.place) + product.gate * dim, row_stride_ * kGates,
-                    packed_ + matrix * padded(dim) * dim, rows, to, stride);
+      rnnc::multiply(d_gates_of(row.place) + product.gate * dim, row_stride_ * kGates,
+                     packed_ + matrix * padded(dim) * dim, rows, dim, task_.units, to, stride);
     };
     const auto multiply_diagonal = [&](const StageProduct& product, const BackwardRow& row, real* to) {
       const real* const d_gate = d_gates_of(row.place) + product.gate * dim;
@@ -125,10 +125,6 @@ class BackwardTask {
     stages_.clear();
   }
 
-  void multiply_rows(const real* d_gates, int64_t stride, const real* matrix, int64_t rows, real* to,
-                     int64_t to_stride) {
-    multiply(d_gates, stride, matrix, rows, a_.sizes.dim, task_.units, to, to_stride);
-  }
 #else
   void run_row(int64_t row, int64_t place, const real* const* before, const real* const* after,
                int64_t offset) {

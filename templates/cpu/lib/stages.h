@@ -33,13 +33,10 @@ class HeadValues {
     to[1] = (real)(squares / ((double)count_ * (double)units_));
   }
 
-  // The largest value, or NaN if one is; and how many units have it.
+  // The largest value, NaN if there is one, and how many units have it.
   void largest(real* to) const {
     real most = -INFINITY;
-    each([&](real value) { most = value > most || value != value || most != most ? value + (most - most) * 0 : most; });
-    bool none = false;
-    each([&](real value) { none = none || value != value; });
-    if (none) most = NAN;
+    each([&](real value) { most = value > most || value != value ? value : most; });
     double ties = 0;
     each([&](real value) { ties += value == most; });
     to[0] = most;
@@ -190,7 +187,7 @@ class BackwardStages {
   void run(int64_t units, Run run, Multiply multiply, MultiplyDiagonal multiply_diagonal) {
     for (int stage = 0; stage < kBackwardStages; ++stage) {
       for (const StageProduct& product : kReturnedProducts) {
-        if (product.stage == stage) back(product, units, multiply, multiply_diagonal);
+        if (product.stage == stage) back(product, multiply, multiply_diagonal);
       }
       for (const StageStatistic& statistic : kReturnedStatistics) {
         if (statistic.stage != stage) continue;
@@ -207,8 +204,7 @@ class BackwardStages {
 
  private:
   template <class Multiply, class MultiplyDiagonal>
-  void back(const StageProduct& product, int64_t units, Multiply multiply,
-            MultiplyDiagonal multiply_diagonal) {
+  void back(const StageProduct& product, Multiply multiply, MultiplyDiagonal multiply_diagonal) {
     for (int64_t i = 0; i < count_;) {
       real* const to = values(rows_[i].number) + product.value * width_;
       int64_t end = i + 1;
@@ -222,7 +218,6 @@ class BackwardStages {
       if (product.dense) multiply(product, rows_[i], end - i, to, kDValues * width_);
       i = end;
     }
-    (void)units;
   }
 
   real* values(int64_t row) { return values_ + row * kDValues * width_; }
