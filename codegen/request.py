@@ -26,7 +26,8 @@ class PlanRequest:
             call over time. The plans serve any number of layers.
 
     Raises:
-        PlanError: the cell calls a gate or reduces over units, the shape or the limits are of another type, or the features are negative.
+        PlanError: the cell calls a gate or reduces over units, the shape or the limits are of
+            another type, or the features are negative.
     """
 
     cell: CellSpec

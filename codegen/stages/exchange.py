@@ -34,6 +34,16 @@ class Product:
         """The names of what it gives."""
         return (self.gate,)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the values that it reads."""
+        return (self.argument,)
+
+    @property
+    def gives_back(self) -> tuple[str, ...]:
+        """In a backward, the names of what it gives: there the gate's gradient is multiplied."""
+        return (self.argument,)
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -63,6 +73,16 @@ class Statistic:
     @property
     def results(self) -> tuple[str, ...]:
         """The names of what it gives."""
+        return self.names
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the values that it reads."""
+        return self.arguments
+
+    @property
+    def gives_back(self) -> tuple[str, ...]:
+        """In a backward, the names of what it gives."""
         return self.names
 
     @property

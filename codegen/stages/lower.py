@@ -71,9 +71,8 @@ class _Lowering:
             assert isinstance(node.value, int)
             self.new[node] = self._members[node.args[0]][node.value]
         else:
-            self.new[node] = (
-                node if args == node.args else make(node.op, node.value, args, node.tag)
-            )
+            same = args == node.args
+            self.new[node] = node if same else make(node.op, node.value, args, node.tag)
 
     def _reduced(self, node: Node, values: list[Node]) -> list[Node]:
         """What a reduction gives for each of its values, by symbols of statistics."""
