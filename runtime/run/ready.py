@@ -96,7 +96,8 @@ def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
     if asked.takes_wx or asked.all_states or len(tensors.x) != 1 or tensors.x.ndim != 3:
         return False
     dropout = settings.dropout and settings.layers > 1
-    return not (settings.both or dropout or tensors.unweighted)
+    staged = settings.cell.has_stages
+    return not (settings.both or dropout or staged or tensors.unweighted)
 
 
 def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
