@@ -10,10 +10,8 @@ from torch import Tensor
 
 from .forms import OWN, Form
 from .layer_call import LayerCall, Order
-from .made_masks import MadeMasks
-from .masks import Masks
-from .places import Places
-from .ragged import Ragged, RaggedKind
+from .masks import MadeMasks, Masks
+from .ragged import Places, Ragged, RaggedKind
 from .rows_form import RowsForm
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..call.input_backward import InputBackward
+from ..call.requests import InputBackward
 from ..program.multiplier import TORCH, product_added
 from .linear import linear, rows_of
 

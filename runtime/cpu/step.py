@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.step_call import StepCall
+from ..call.requests import StepCall
 from ..call.tensors import States, Stepped
 from .arguments import address, addresses, pack
 from .linear import linear

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.step_call import StepBackward
+from ..call.requests import StepBackward
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step

@@ -34,10 +34,9 @@ from .memory.kept import freed_with_memory
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
-from .products.moves import CudaMoves
+from .products.multiplier import multiplier, rounds
 from .products.packing import CudaPacking
-from .products.precision import multiplier, rounds
-from .products.rearrange import begin_kernel
+from .products.rearrange import CudaMoves, begin_kernel
 from .ready import ready_for
 from .step.backward import backward_step
 from .step.forward import forward_step

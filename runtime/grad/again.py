@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
-from ..call.places import Places
+from ..call.ragged import Places
 from ..call.text import text_of_call
 from .compute import sequences_of
 from .kept import Kept

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ..call.call import Call, Tensors
-from ..call.step_call import StepBackward, StepCall
+from ..call.requests import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
 from .kept import Kept

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..call.call import Call
-from ..call.made_masks import MadeMasks
+from ..call.masks import MadeMasks
 
 
 class Kept(NamedTuple):

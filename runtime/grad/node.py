@@ -13,8 +13,7 @@ from torch import Tensor
 from ...errors import BackwardError
 from ..call.call import Call
 from ..call.forms import TorchForm
-from ..call.plain import all_plain, is_watched
-from ..call.spans import alone, profiled
+from ..call.plain import all_plain, alone, is_watched, profiled
 from ..call.tensors import States
 from ..process.turns import short_turns_of_backward
 from ..program.replays import replayed

@@ -12,8 +12,8 @@ from torch.autograd.graph import increment_version
 
 from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.spans import without_autocast
-from ..call.step_call import StepCall
+from ..call.plain import without_autocast
+from ..call.requests import StepCall
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error

@@ -15,10 +15,9 @@ from ..call.forms import OWN
 from ..call.layer_call import Choice
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice
-from ..call.plain import is_mapped
+from ..call.plain import is_mapped, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
-from ..call.spans import without_autocast
 from ..call.tensors import States, inputs_at
 from ..call.text import (
     CallText,

@@ -12,9 +12,8 @@ from torch.autograd import forward_ad
 
 from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, fill_of
-from ..call.plain import any_function_mode
+from ..call.plain import any_function_mode, profiled
 from ..call.settings import Asked, Settings, call_of
-from ..call.spans import profiled
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of

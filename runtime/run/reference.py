@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..call.call import Tensors
 from ..call.layer_call import Choice
-from ..call.made_masks import masks_by_torch
 from ..call.marks import outside_of_graphs
+from ..call.masks import masks_by_torch
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States, inputs_at
 from ..check.scan import check_scan

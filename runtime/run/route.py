@@ -11,10 +11,9 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
+from ..call.plain import all_plain, any_tangent, is_watched, unwrapped, without_autocast
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
-from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)

@@ -16,8 +16,7 @@ from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
 from ..call.layer_call import Choice
 from ..call.options import check_choice, check_flag
-from ..call.places import Places
-from ..call.ragged import Ragged, as_of_one_layer
+from ..call.ragged import Places, Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths, check_masks

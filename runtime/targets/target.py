@@ -11,12 +11,10 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call.call import Call
-from ..call.input_backward import InputBackward
 from ..call.layer_call import Choice, LayerCall
-from ..call.layers_call import LayersCall, LayersRead
-from ..call.made_masks import MadeMasks, masks_by_torch
+from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
-from ..call.step_call import StepBackward, StepCall
+from ..call.requests import InputBackward, LayersCall, LayersRead, StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.replays import Replays
 from ..store.tuned import Asked

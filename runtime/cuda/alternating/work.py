@@ -30,7 +30,7 @@ from ..driver.overlapped import launch_overlapping, overlap_possible
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
-from ..memory.workspace import lasting_workspace
+from ..memory.constants import lasting_workspace
 from .fused_step import KernelProduct
 from .library import LibraryProduct
 

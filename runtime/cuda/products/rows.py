@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...call.made_masks import MadeMasks, masks_by_torch
+from ...call.masks import MadeMasks, masks_by_torch
 from ...call.ragged import Ragged
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.streams import on_device

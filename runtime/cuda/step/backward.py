@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...call.step_call import StepBackward
+from ...call.requests import StepBackward
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device
 from .backward_layers import BackwardLayers

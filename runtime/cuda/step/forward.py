@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...call.step_call import StepCall
+from ...call.requests import StepCall
 from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device

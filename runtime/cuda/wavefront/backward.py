@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...call.layers_call import LayersCall, LayersRead
+from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Gradients
 from .. import kernels
 from ..driver.streams import on_device
 from ..prepared import Prepared, launched, prepare
 from ..products.inputs import packed_rows
-from ..products.precision import multiplier
+from ..products.multiplier import multiplier
 from .products import Between
 from .run import Chunks, LaterLaunch, Layers, run_group
 from .schedule import Schedule

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...call import tensors
-from ...call.layers_call import LayersCall
+from ...call.requests import LayersCall
 from ...call.tensors import ScanInputs
 from .. import kernels
 from ..driver.streams import on_device

@@ -9,7 +9,7 @@ from operator import or_
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call.layers_call import LayersCall, LayersRead
+from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
 from ..driver.streams import on_device

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
-from ...call.layers_call import LayersCall
-from ...call.made_masks import MadeMasks
+from ...call.masks import MadeMasks
+from ...call.requests import LayersCall
 from ...call.tensors import Forward, ScanInputs, States, inputs_at
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.moves import Moves

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.input_backward import InputBackward
-from ...call.places import Places
-from ...call.ragged import Ragged
+from ...call.ragged import Places, Ragged
+from ...call.requests import InputBackward
 from ...targets.packing import Packing
 from ...targets.registry import TARGETS
 

@@ -19,8 +19,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from ....errors import BackwardError, SecondOrderError
 from ...call.call import Call
 from ...call.marks import never_traced
-from ...call.plain import is_watched, treats_itself
-from ...call.spans import alone
+from ...call.plain import alone, is_watched, treats_itself
 from ...call.text import CallText, read_call, write_call
 from ...program.replays import replayed
 from ...program.seen import Entry, Seen

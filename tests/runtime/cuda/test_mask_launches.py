@@ -13,8 +13,14 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.render import cuda_unit
-from rnnc.runtime.call.made_masks import MadeMasks
-from rnnc.runtime.call.masks import RESTART, Masks, masks_of, read_states, with_reset_values
+from rnnc.runtime.call.masks import (
+    RESTART,
+    MadeMasks,
+    Masks,
+    masks_of,
+    read_states,
+    with_reset_values,
+)
 from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cuda.products import masks, packing, rows
 from rnnc.runtime.targets.packing import Packing

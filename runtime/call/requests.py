@@ -1,0 +1,116 @@
+"""What a target is asked for: a single step, all layers, the gradients of a layer's input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .call import Call
+from .layer_call import LayerCall
+from .layers import LayerWeights
+from .tensors import Saved, SomeTensors, Stepped
+
+
+class LayersCall(NamedTuple):
+    """Call of layers, with its tensors besides its input.
+
+    Attributes:
+        call: of all layers; of one direction where they run at the same time.
+        weights: of each direction of each layer.
+        first: the states of each of them before the first step.
+        drawn: the mask of each dropout, where the caller draws them.
+    """
+
+    call: Call
+    weights: Sequence[LayerWeights]
+    first: Sequence[Sequence[Tensor]]
+    drawn: Sequence[Tensor] = ()
+
+    @property
+    def layer_call(self) -> LayerCall:
+        """Call of each layer."""
+        return self.call.directions[0]
+
+    def input_weight(self, layer: int) -> Tensor:
+        """Return W of a layer; cells of layers that run at the same time all take input."""
+        weight = self.weights[layer].W
+        assert weight is not None
+        return weight
+
+
+class LayersRead(NamedTuple):
+    """Tensors that the backward of a call of layers reads.
+
+    Attributes:
+        x: the input, (T, B, input).
+        d_y: the gradient of the output, (T, B, features), or None for zero.
+        layer: gives what a layer's forward saved and the gradients of its last states, (B, N, D) or
+            None for zero, by its number.
+        masks: of each dropout.
+        donated: whether nobody reads what the kernels saved again: it may be overwritten.
+    """
+
+    x: Tensor
+    d_y: Tensor | None
+    layer: Callable[[int], tuple[Saved, Sequence[Tensor | None]]]
+    masks: Sequence[Tensor]
+    donated: bool
+
+
+class StepCall(NamedTuple):
+    """Single step of all layers, without dropout.
+
+    Attributes:
+        x: (B, input), or (1, B, input) of a sequence of one step.
+        states: before the step, (layers, B, hidden) each; empty for their initial values.
+        weights: of each layer, one after the other, as `Form.of_step` gives them.
+    """
+
+    call: Call
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: SomeTensors
+
+
+class StepBackward(NamedTuple):
+    """Backward of a single step of all layers, from what `step` gave.
+
+    `gradients` are of the output and each new state, None for zero; `needs` says which are wanted,
+    of x, the caller's states and the weights.
+    """
+
+    step: StepCall
+    stepped: Stepped
+    gradients: SomeTensors
+    needs: Sequence[bool]
+
+    def zeros(self) -> list[Tensor | None]:
+        """Return the gradients of a batch without rows."""
+        _, x, states, weights = self.step
+        inputs = zip((x, *states, *weights), self.needs, strict=True)
+        return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
+
+
+class InputBackward(NamedTuple):
+    """Backward of the product of a layer's input and its weight.
+
+    Attributes:
+        d_wx: as a target's `backward` gives it.
+        x: (T, B, input).
+        weight: (Gx, N, D, input).
+        wanted: whether the gradients of x and of the weight are wanted.
+        tf32: whether products may round factors of float32 to TF32.
+        d_x: to what the gradient of x is added in place; None for a new tensor.
+        by_head: whether the gradient of the weight lies head by head in memory, which saves a copy.
+    """
+
+    d_wx: Tensor
+    x: Tensor
+    weight: Tensor
+    wanted: tuple[bool, bool]
+    tf32: bool
+    d_x: Tensor | None = None
+    by_head: bool = False
