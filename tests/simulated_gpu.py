@@ -21,7 +21,7 @@ from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
 from rnnc.runtime.program.multiplier import TORCH
-from rnnc.runtime.targets.lanes import ONE_LANE, Lanes
+from rnnc.runtime.targets.by_torch import ONE_LANE, Lanes
 from rnnc.runtime.targets.registry import register_target, unregister_target
 
 if TYPE_CHECKING:

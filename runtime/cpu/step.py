@@ -11,7 +11,7 @@ from ..call.call import Call
 from ..call.requests import StepCall
 from ..call.tensors import States, Stepped
 from .arguments import address, addresses, pack
-from .linear import linear
+from .inputs import linear
 from .products import matrices_of, recurrent_product
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of

@@ -18,10 +18,9 @@ from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.recorder import recording
-from ..program.replays import Replays, forget_replays
+from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
-from ..targets.lanes import ONE_LANE, Lanes
-from ..targets.packing import Packing
+from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
 from .directions.joins import joins

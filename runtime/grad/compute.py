@@ -10,9 +10,8 @@ from ..call.call import Call, Tensors
 from ..call.requests import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
-from .kept import Kept
 from .layers.backward import backward_layers
-from .layers.forward import forward_layers, joined_states
+from .layers.forward import Kept, forward_layers, joined_states
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
 
@@ -22,9 +21,7 @@ def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     if call.single:
         stepped = TARGETS[call.target].step(_step_of(call, tensors))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
-    run = forward_layers(call, tensors)
-    runs = [(*result.states, result.saved) for result in run.results]
-    return [*run.sequences, *run.last], Kept(run.masks, runs, run.made)
+    return forward_layers(call, tensors)
 
 
 def inference_of(call: Call, tensors: Tensors) -> list[Tensor]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .base import OnKernels
 
 
+from ..call.marks import outside_of_graphs
+
+
 def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
     """Run the forward of torch's class."""
     forward: Any = module.torch_class.forward
@@ -34,3 +37,11 @@ def as_torch(module: Any) -> Any:
         made._flat_weights = weights
         made._flat_weight_refs = [None if w is None else weakref.ref(w) for w in weights]
     return made
+
+
+def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
+    """Run a module's forward, of which Dynamo traces nothing."""
+    return module.forward(input, hx, **masks)
+
+
+between_graphs = outside_of_graphs(_call)

@@ -25,7 +25,7 @@ from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
 from .masks import check_packed, named_masks, run_without_kernels
-from .outside import between_graphs
+from .own import between_graphs
 from .packed import run_packed
 from .projected import run_projected
 from .serve import is_strided

@@ -19,8 +19,7 @@ from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
 from ..process.turns import short_turns
-from ..program.replays import replayed
-from ..program.seen import Entry, Seen
+from ..program.seen import Entry, Seen, replayed
 from ..targets.registry import TARGETS
 
 

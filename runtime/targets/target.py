@@ -16,11 +16,9 @@ from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
 from ..call.requests import InputBackward, LayersCall, LayersRead, StepBackward, StepCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
-from ..program.replays import Replays
+from ..program.seen import Replays
 from ..store.tuned import Asked
-from .lanes import ONE_LANE, Lanes
-from .moves import TORCH_MOVES, Moves
-from .packing import Packing
+from .by_torch import ONE_LANE, TORCH_MOVES, Lanes, Moves, Packing
 
 
 class Target(ABC):

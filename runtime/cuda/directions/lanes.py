@@ -12,7 +12,7 @@ import torch
 
 from ...program.ops import Name, Op, Running
 from ...program.recorder import issue
-from ...targets.lanes import NOTHING, Lanes
+from ...targets.by_torch import NOTHING, Lanes
 from ..driver.events import follow
 from ..driver.streams import current_stream
 

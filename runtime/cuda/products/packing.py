@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...targets.packing import Packing
+from ...targets.by_torch import Packing
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.streams import on_device
 from .masks import blocks_of, mask_kernel, widest_word

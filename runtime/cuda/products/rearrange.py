@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...targets.moves import Moves
+from ...targets.by_torch import Moves
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device

@@ -15,8 +15,7 @@ from ....codegen.plan import Plan
 from ....codegen.shape import Direction
 from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
-from ...store.planned import planned
-from ...store.tuned import Asked
+from ...store.tuned import Asked, planned
 from ..choose import question_of
 from ..driver.described import is_described
 from ..driver.gemm import Gemm

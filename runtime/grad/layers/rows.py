@@ -10,7 +10,7 @@ from torch import Tensor
 from ...call.call import Call, Tensors
 from ...call.ragged import Places, Ragged
 from ...call.requests import InputBackward
-from ...targets.packing import Packing
+from ...targets.by_torch import Packing
 from ...targets.registry import TARGETS
 
 

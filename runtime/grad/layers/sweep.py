@@ -16,8 +16,7 @@ from ...call.tensors import Gradients, Saved, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
 from ...targets.registry import TARGETS
-from ..kept import Kept
-from .forward import dropped
+from .forward import Kept, dropped
 from .rows import LayerRows
 
 

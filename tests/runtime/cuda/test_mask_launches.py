@@ -23,7 +23,7 @@ from rnnc.runtime.call.masks import (
 )
 from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.targets.packing import Packing
+from rnnc.runtime.targets.by_torch import Packing
 
 KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"

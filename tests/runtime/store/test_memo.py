@@ -15,10 +15,10 @@ from rnnc.codegen.render import states_read_before
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.call import facts
 from rnnc.runtime.call.facts import facts_of
-from rnnc.runtime.store import memo, planned
+from rnnc.runtime.store import memo, tuned
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
-from rnnc.runtime.store.tuned import Asked
+from rnnc.runtime.store.tuned import Asked, planned
 
 H200 = limits_of("H200")
 
@@ -131,7 +131,7 @@ def test_a_plan_is_searched_for_once(folder, monkeypatch):
         wanted = plan_for(asked.cell, asked.shape, asked.limits, variant)
         assert planned.planned(asked, variant) == wanted
         with monkeypatch.context() as patch:
-            patch.setattr(planned, "plan_for", lambda *_, **__: never())
+            patch.setattr(tuned, "plan_for", lambda *_, **__: never())
             assert planned.planned(asked, variant) == wanted
     assert len(memos(folder)) == 3
     others = [
@@ -158,7 +158,7 @@ def test_a_memo_that_is_no_plan_is_searched_for_again(folder, monkeypatch):
         write_sealed(path, json.dumps(value).encode())
         assert planned.planned(asked) == wanted
         with monkeypatch.context() as patch:
-            patch.setattr(planned, "plan_for", lambda *_, **__: never())
+            patch.setattr(tuned, "plan_for", lambda *_, **__: never())
             assert planned.planned(asked) == wanted
 
 
@@ -177,8 +177,7 @@ from rnnc.codegen import derive
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call.facts import facts_of
-from rnnc.runtime.store.planned import planned
-from rnnc.runtime.store.tuned import Asked
+from rnnc.runtime.store.tuned import Asked, planned
 if os.fork():
     # The child starts cold and fills the cache; then this process starts warm.
     assert os.wait()[1] == 0

@@ -22,7 +22,7 @@ import torch
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import build, compile
 from rnnc.runtime.cpu.compile import cpu_library
-from rnnc.runtime.program.replays import forget_replays
+from rnnc.runtime.program.seen import forget_replays
 from rnnc.runtime.store import files as cache
 from rnnc.runtime.store import private
 from rnnc.runtime.store.files import cached, keep, look_up
