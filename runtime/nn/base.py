@@ -58,10 +58,10 @@ class OnKernels:
         if x.shape[-1] != self.input_size or not self._weights_fit(weights, kind.gates, directions):
             return False
         if states is not None:
-            shape = (settings.layers * directions, *batch, self.hidden_size)
-            if len(states) != len(settings.cell.states):
-                return False
-            if any(not is_strided(state) or state.shape != shape for state in states):
+            first = self.proj_size or self.hidden_size
+            sizes = [first, *[self.hidden_size] * (len(settings.cell.states) - 1)]
+            shapes = [(settings.layers * directions, *batch, size) for size in sizes]
+            if len(states) != len(shapes) or not all(map(_has_shape, states, shapes)):
                 return False
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
@@ -72,10 +72,9 @@ class OnKernels:
             part, number = divmod(place, 5 if self.proj_size else 4)
             features = self.input_size if part < directions else directions * width
             shapes = (rows, features), (rows, width), (rows,), (rows,), (width, self.hidden_size)
-            wanted = shapes[number]
             if weight is None and (self.bias or number not in (2, 3)):
                 return False
-            if weight is not None and (not is_strided(weight) or weight.shape != wanted):
+            if weight is not None and not _has_shape(weight, shapes[number]):
                 return False
         return True
 
@@ -115,6 +114,10 @@ class OnKernels:
     def __prepare_scriptable__(self) -> Any:
         """Return torch's own module with the same parameters, for `torch.jit.script`."""
         return as_torch(self)
+
+
+def _has_shape(tensor: Any, shape: tuple[int, ...]) -> bool:
+    return is_strided(tensor) and tensor.shape == shape
 
 
 class TwoStates(OnKernels):
