@@ -1,17 +1,16 @@
-"""What a target is asked for: a single step, all layers, the gradients of a layer's input."""
+"""What a target is asked for: all layers at the same time, the gradients of a layer's input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from .call import Call
 from .layer_call import LayerCall
 from .layers import LayerWeights
-from .tensors import Saved, SomeTensors, Stepped
+from .tensors import Saved
 
 
 class LayersCall(NamedTuple):
@@ -58,40 +57,6 @@ class LayersRead(NamedTuple):
     layer: Callable[[int], tuple[Saved, Sequence[Tensor | None]]]
     masks: Sequence[Tensor]
     donated: bool
-
-
-class StepCall(NamedTuple):
-    """Single step of all layers, without dropout.
-
-    Attributes:
-        x: (B, input), or (1, B, input) of a sequence of one step.
-        states: before the step, (layers, B, hidden) each; empty for their initial values.
-        weights: of each layer, one after the other, as `Form.of_step` gives them.
-    """
-
-    call: Call
-    x: Tensor
-    states: Sequence[Tensor]
-    weights: SomeTensors
-
-
-class StepBackward(NamedTuple):
-    """Backward of a single step of all layers, from what `step` gave.
-
-    `gradients` are of the output and each new state, None for zero; `needs` says which are wanted,
-    of x, the caller's states and the weights.
-    """
-
-    step: StepCall
-    stepped: Stepped
-    gradients: SomeTensors
-    needs: Sequence[bool]
-
-    def zeros(self) -> list[Tensor | None]:
-        """Return the gradients of a batch without rows."""
-        _, x, states, weights = self.step
-        inputs = zip((x, *states, *weights), self.needs, strict=True)
-        return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
 
 
 class InputBackward(NamedTuple):

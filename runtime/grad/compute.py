@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ..call.call import Call, Tensors
-from ..call.requests import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
 from .layers.backward import backward_layers
@@ -19,7 +18,7 @@ from .layers.sweep import left_by
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
-        stepped = TARGETS[call.target].step(_step_of(call, tensors))
+        stepped = TARGETS[call.target].step(call, _of_step(call, tensors))
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
     return forward_layers(call, tensors)
 
@@ -55,8 +54,8 @@ def gradients_of(
     if call.single:
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
-        backward = StepBackward(_step_of(call, tensors), stepped, gradients, wanted)
-        found = TARGETS[call.target].step_backward(backward)
+        own = call, _of_step(call, tensors), stepped
+        found = TARGETS[call.target].step_backward(*own, gradients, wanted)
     else:
         left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
@@ -66,8 +65,8 @@ def gradients_of(
     return [*found[:first], *d_weights, *[None] * call.drawn]
 
 
-def _step_of(call: Call, tensors: Tensors) -> StepCall:
-    return StepCall(call, tensors.x, tensors.states, call.flat_weights(tensors.weights))
+def _of_step(call: Call, tensors: Tensors) -> Tensors:
+    return Tensors(tensors.x, tensors.states, call.flat_weights(tensors.weights))
 
 
 def forgets_wx(call: Call) -> bool:
