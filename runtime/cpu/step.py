@@ -22,7 +22,7 @@ def run_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped
     A step and a sequence of one step have the same products, pointwise maps and bits. `to` has
     contiguous tensors for the results, other than the states; None for new ones.
     """
-    x, states, weights, *_ = tensors
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     facts, hidden = facts_of_step(call.directions[0], x.dtype), call.heads * call.dim
     x, states = x.contiguous(), [state.contiguous() for state in states]
     to = _new_results(call, facts, x, states) if to is None else to

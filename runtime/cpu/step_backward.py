@@ -23,13 +23,13 @@ def run_step_backward(
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    x, states, weights, *_ = tensors
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     facts, count = facts_of_step(call.directions[0], x.dtype), len(states)
     read = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
     read = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in read])
     batch, features = x.shape[-2:]
     if not batch:
-        return tensors.zeros(needs)
+        return Tensors(x, states, weights).zeros(needs)
     few = facts.multiplies(batch, call.heads * call.dim, features)
     # Where the weights begin, and what the step gave.
     first, results = 1 + count, 1 + count + len(weights)

@@ -18,7 +18,7 @@ from .layers.sweep import left_by
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
-        stepped = TARGETS[call.target].step(call, _of_step(call, tensors))
+        stepped = TARGETS[call.target].step(call, tensors)
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
     return forward_layers(call, tensors)
 
@@ -54,8 +54,7 @@ def gradients_of(
     if call.single:
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
-        own = call, _of_step(call, tensors), stepped
-        found = TARGETS[call.target].step_backward(*own, gradients, wanted)
+        found = TARGETS[call.target].step_backward(call, tensors, stepped, gradients, wanted)
     else:
         left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
@@ -63,10 +62,6 @@ def gradients_of(
         found = backward_layers(call, left, gradients, wanted, donated)
     d_weights = form.gradients(found[first:], needs[first:last], call.parts)
     return [*found[:first], *d_weights, *[None] * call.drawn]
-
-
-def _of_step(call: Call, tensors: Tensors) -> Tensors:
-    return Tensors(tensors.x, tensors.states, call.flat_weights(tensors.weights))
 
 
 def forgets_wx(call: Call) -> bool:

@@ -17,6 +17,7 @@ from ..run.projected import whole_layer
 from ..run.projected_weights import Part, parts_of, projected
 from ..run.route import run_call
 from .conversion.faster import kernels_project
+from .serve import is_strided
 
 if TYPE_CHECKING:
     from .sequences import Sequences
@@ -37,8 +38,8 @@ def is_faster(
         return False
     if states is not None and module.bidirectional:
         return False
-    tensors = (x, *(states or ()), *weights)
-    gradients = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
+    tensors = (*weights, x, *(states or ()))
+    gradients = torch.is_grad_enabled() and any(is_strided(t) and t.requires_grad for t in tensors)
     return kernels_project(x.device.type, x.dtype, module.hidden_size, x.shape[1], gradients)
 
 
@@ -49,8 +50,9 @@ def run_projected(
     weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, States]:
     """Run all layers on the kernels, time first, batched."""
-    one, lasts = settings._replace(layers=1, dropout=0.0), list[States]()
-    directions, every = len(settings.choices), parts_of(weights, PARAMETERS)
+    sizes, lasts = (1, settings.both, 1, settings.dim, 0.0), list[States]()
+    one = Settings(settings.cell, *sizes, settings.backend, settings.choice, form=settings.form)
+    directions, every = 2 if settings.both else 1, parts_of(weights, PARAMETERS)
     for layer in range(settings.layers):
         if layer and settings.dropout:
             x = F.dropout(x, settings.dropout)

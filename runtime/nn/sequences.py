@@ -101,12 +101,15 @@ class Sequences(OnKernels):
         batch = () if single else (x.shape[1],)
         if empty or not self._fits(settings, input, batch, states, weights):
             return run_without_kernels(self, input, hx, masks)
-        names = [state.name for state in settings.cell.states]
-        sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
-        ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
         if single and states is not None:
             states = [state.unsqueeze(1) for state in states]
-        y, last = self._scan(settings, x, states, weights, ragged)
+        if self.proj_size:
+            y, last = run_projected(settings, x, states, weights)
+        else:
+            names = [state.name for state in settings.cell.states]
+            sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
+            ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
+            y, last = self._scan(settings, x, states, weights, ragged)
         if single:
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
@@ -120,8 +123,6 @@ class Sequences(OnKernels):
         ragged: Ragged | None,
     ) -> tuple[Tensor, States]:
         """Run all layers, time first, batched."""
-        if self.proj_size:
-            return run_projected(settings, x, states, weights)
         remember = None
         if not torch.compiler.is_compiling():
             remember = partial(self._calls.remember_call, "sequence", self, x)

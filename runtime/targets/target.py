@@ -253,7 +253,7 @@ class Target(ABC):
         Args:
             tensors: x is (B, input), or (1, B, input) of a sequence of one step on a target with
                 `steps_as_sequences`. States before the step are (layers, B, hidden) each; none
-                stand for their initial values. Weights are as `Form.of_step` gives them.
+                stand for their initial values. `Call.flat_weights` gives the weights.
             to: tensors without gaps for the results, other than the states; None for new ones.
         """
         raise NotImplementedError(f"{type(self).__name__}.step")

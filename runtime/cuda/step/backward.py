@@ -26,9 +26,9 @@ def backward_step(
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    x, states, weights, *_ = tensors
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     if not x.shape[-2]:
-        return tensors.zeros(needs)
+        return Tensors(x, states, weights).zeros(needs)
     if call.heads > 1:
         weights = weights_by_gate(call, weights)
     sizes = (*x.shape[-2:], call.heads, call.dim)

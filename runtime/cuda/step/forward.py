@@ -20,7 +20,7 @@ from .tensors import packed_places, weights_by_gate
 
 def forward_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
     """Run all layers over one step on torch's current stream; `to` has tensors for the results."""
-    x, states, weights, *_ = tensors
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     if call.heads > 1:
         weights = weights_by_gate(call, weights)
     layer_call, device = call.directions[0], x.device
