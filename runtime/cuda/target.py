@@ -34,13 +34,12 @@ from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
 from .products.multiplier import multiplier, rounds
-from .products.packing import CudaPacking
 from .products.rearrange import CudaMoves, begin_kernel
-from .ready import ready_for
+from .products.rows import CudaPacking
+from .ready import check_counts, ready_for
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
-from .step_down import check_counts
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch

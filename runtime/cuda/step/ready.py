@@ -20,8 +20,8 @@ from ..driver.described import is_described
 from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
+from ..ready import check_counts
 from ..spills import least_spilling
-from ..step_down import check_counts
 from .launcher import StepLauncher
 
 

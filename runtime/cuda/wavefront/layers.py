@@ -15,8 +15,7 @@ from ..driver.matmul import aligned
 from ..driver.streams import on_device
 from ..prepared import Prepared
 from ..products.inputs import project_at
-from ..ready import ready_for
-from ..step_down import check_counts
+from ..ready import check_counts, ready_for
 from .passes import BackwardPass, ForwardPass
 from .schedule import LayersSizes, Question, Schedule, schedule_of
 

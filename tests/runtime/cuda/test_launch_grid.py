@@ -15,8 +15,8 @@ from rnnc.runtime.cuda import resident
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import launcher_of
+from rnnc.runtime.cuda.ready import check_counts
 from rnnc.runtime.cuda.resident import launches
-from rnnc.runtime.cuda.step_down import check_counts
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 PLANS = {
