@@ -12,9 +12,8 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
 from ..call.call import Tensors
 from ..call.forms import OWN
-from ..call.layer_call import Choice
+from ..call.layer_call import Choice, check_words
 from ..call.marks import constant_in_graphs
-from ..call.options import check_choice
 from ..call.plain import is_mapped, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
@@ -91,8 +90,7 @@ def run_operator(
         rows = None if kind is None else tuple(kind)
         text = _text(constants, precision, keep, (rows, *wanted), present)
         if not text:  # words that a module got since it was made: no fake tensor says it
-            check_choice("variant", settings.choice.variant, variants())
-            check_choice("save", settings.choice.save, SAVES)
+            check_words(settings.choice)
     else:
         text = write_call(CallText(settings, keep, Asked(kind, *wanted), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
