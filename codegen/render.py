@@ -177,7 +177,7 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
             for s in layout.states.names
         ]
         for kind, names in (
-            ("Gate", layout.gates.names),
+            ("Gate", layout.gradients.names),
             ("State", layout.states.names),
             ("Param", layout.params.names),
         )

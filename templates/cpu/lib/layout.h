@@ -22,6 +22,13 @@ struct Sizes {
   int64_t threads;
 };
 
+// How many gates have a gradient: all but inputs of the cell whose gradient nobody asks for.
+#ifdef RNNC_GRADIENTS
+constexpr int kGradients = RNNC_GRADIENTS;
+#else
+constexpr int kGradients = kGates;
+#endif
+
 #ifdef RNNC_UNWEIGHTED
 // The inputs of the cell that no weight multiplies.
 struct UnweightedArguments {
@@ -69,10 +76,10 @@ struct BackwardArguments {
   const real* kept;
   const real* d_states[kStates];  // [T][B][N][D] each, or null for zero
   const real* d_last[kStates];    // [B][N][D] each, or null for zero
-  real* d_gates;                  // [T][B][N][kGates][D]
+  real* d_gates;                  // [T][B][N][kGradients][D]
   real* d_initial[kStates];       // [B][N][D] each
   // Sums over steps and rows, a slice a tile of the batch: summed by the caller in a fixed order.
-  real* d_bias;      // [tiles][kGates][N][D]
+  real* d_bias;      // [tiles][kGradients][N][D]
   real* d_params;    // [tiles][kParams][N][D]
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 #ifdef RNNC_UNWEIGHTED
