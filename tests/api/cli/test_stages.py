@@ -10,14 +10,14 @@ from typer.testing import Result
 
 pytestmark = pytest.mark.usefixtures("folder")
 
-TEXT = '''
+TEXT = """
 from rnnc import Gate, State, cell, mean, sigmoid, tanh
 
 
 @cell
 def staged(r: Gate, n: Gate, h: State):
     return tanh(n(sigmoid(r) * h)) - mean(h)
-'''
+"""
 EXCHANGES = "2 exchanges between units: products with h and mean(…), then n(…)"
 
 
