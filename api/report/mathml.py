@@ -116,6 +116,7 @@ class _Printer(NodePrinter):
     def gate(self, name: str) -> str:
         self.equation, self.count, self.named = name, 0, {}
         gate = next(g for g in self.cell.gates if g.name == name)
+        called, argument = name in self.cell.called, self._text("mi", "y")
         parts = []
         if gate.input:
             parts.append(self._mrow(self._index("W", name), self.plain("x", "t")))
@@ -124,8 +125,8 @@ class _Printer(NodePrinter):
             for pair in own:
                 index = name if len(own) == 1 else f"{name}, {pair.source}"
                 dot = [self._mo("⊙")] if letter == "u" else []
-                state = self.timed(pair.source)
-                parts.append(self._mrow(self._index(letter, index), *dot, state))
+                factor = argument if called else self.timed(pair.source)
+                parts.append(self._mrow(self._index(letter, index), *dot, factor.cloneNode(True)))
         if gate.bias:
             parts.append(self._index("b", name))
         right = self.dom.createElement("mrow")
@@ -133,7 +134,10 @@ class _Printer(NodePrinter):
             if number:
                 right.appendChild(self._mo("+"))
             right.appendChild(self._marked(part, symbol(name)))
-        return self._whole(self._marked(self.timed(name), symbol(name)), right)
+        left = self._marked(self.timed(name), symbol(name))
+        if called:
+            left = self._mrow(left, self._mo("("), argument, self._mo(")"))
+        return self._whole(left, right)
 
     def drawn(self, name: str, distribution: str) -> str:
         self.equation, self.count, self.named = name, 0, {}

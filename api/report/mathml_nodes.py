@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sympy.printing.mathml import MathMLPresentationPrinter
@@ -12,11 +12,13 @@ from ..cellspec.expression.node import Node
 from ..cellspec.expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..cellspec.functions import TABLE
 from ..cellspec.printing.words import needs_sign
+from ..cellspec.stages.nodes import reduced
 from .terms import Terms
 
 # sympy's documents do not escape their texts.
 _RELATIONS = {"<": "&lt;", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
 _GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
+_REDUCTIONS = {"largest": "max", "layer_norm": "LN", "rms_norm": "RMS"}
 _BEFORE = "t−1"  # the index of a previous state
 _TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}
 
@@ -88,6 +90,14 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
             return self._pair("msup", self._within(args[0], ATOM), self._print(args[1]))
         if op == "call":
             return self._call(node)
+        if op == "gate":
+            return self.applied(self.timed(node.name), args)
+        if op == "units":
+            word = self._text("mi", _REDUCTIONS.get(node.name, node.name))
+            return self.applied(word, reduced(node))
+        if op == "member":
+            place = self._text("mn", f"{int(str(node.value)) + 1}")
+            return self._pair("msub", self._print(args[0]), place)
         if op == "/":
             return self._pair("mfrac", self._print(args[0]), self._print(args[1]))
         if op == "**":
@@ -124,12 +134,19 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
         latex = TABLE[node.name].latex
         name = _GREEK_WORDS.get(latex) or latex.strip("\\")
         name = node.name if not name or "\\" in name or "{" in name else name
+        return self.applied(self._text("mi", name), node.args)
+
+    def applied(self, function: Any, arguments: Sequence[Node]) -> Any:
+        """A function of arguments.
+
+        Args:
+            function: the element of its name.
+            arguments: the nodes.
+        """
         inside = []
-        for place, argument in enumerate(node.args):
+        for place, argument in enumerate(arguments):
             inside += [*([self._mo(",")] if place else []), self._print(argument)]
-        word = self._text("mi", name)
-        apply = self._mo("\u2061")
-        return self._mrow(word, apply, self._mo("("), *inside, self._mo(")"))
+        return self._mrow(function, self._mo("\u2061"), self._mo("("), *inside, self._mo(")"))
 
     def _within(self, node: Node, at_least: int, sign: bool = True) -> Any:
         shown = self._print(node)

@@ -24,7 +24,7 @@ def layer_norm_slstm(
     o: Gate = gate(source="h"),
     gain: Param = param(init=1.0),
 ):
-    """Norm of an sLSTM's output over the units of a head (Beck et al., 2024)."""
+    """The sLSTM with a norm of its output over the units of a head (Beck et al., 2024)."""
     kept = logsigmoid(f) + m
     m = stop_gradient(where(n == 0, i, maximum(i, kept)))  # as in slstm.py
     i_scale, f_scale = exp(i - m), exp(minimum(kept - m, 60))
