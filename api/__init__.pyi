@@ -60,6 +60,7 @@ from .cellspec.functions import round as round
 from .cellspec.gradients import replace_gradient
 from .cellspec.noise.distributions import bernoulli, normal, uniform
 from .cellspec.noise.wrappers import noisy, zoneout
+from .cellspec.stages.reductions import largest, layer_norm, mean, rms_norm, softmax, total
 from .cellspec.tracing.repeat import repeat
 from .codegen.cuda.limits import Limits, UnknownGpuError
 from .codegen.cuda.planner import plan_for
@@ -89,6 +90,7 @@ from .runtime.warmup.warmup import warmup
 __version__: str
 
 __all__ = [
+    "RNN",
     "BackwardError",
     "Cell",
     "CellError",
@@ -101,7 +103,6 @@ __all__ = [
     "NoCudaError",
     "Param",
     "PlanError",
-    "RNN",
     "ResidencyError",
     "RnncError",
     "SecondOrderError",

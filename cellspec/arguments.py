@@ -10,8 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .errors import CellError
 
-#: The signature of each function of the language that is no row of the table.
-CHECKED: dict[str, Signature] = {}
+_CHECKED: dict[str, Signature] = {}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +29,7 @@ class Signature:
 
     name: str
     arguments: tuple[str, ...]
-    defaults: tuple[float, ...] = ()
+    defaults: tuple[float | None, ...] = ()
     rest: str = ""
 
     @property
@@ -76,14 +75,30 @@ class Signature:
         return [given[name] for name in self.arguments]
 
 
+def signatures() -> dict[str, str]:
+    """The signature of each function of the language, as text, by its name."""
+    # What they import imports this module. Those that are no rows are known once they are imported.
+    from . import gradients as _gradients
+    from .functions import TABLE
+    from .stages import reductions as _reductions
+    from .tracing import repeat as _repeat
+
+    del _gradients, _reductions, _repeat
+    rows = {name: row.signature for name, row in TABLE.items()}
+    return rows | {name: signature.text for name, signature in _CHECKED.items()}
+
+
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse wrong arguments of a function of the language as those of the table's rows are."""
     by_kind: dict[Any, list[str]] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
         by_kind.setdefault(parameter.kind, []).append(parameter.name)
     (rest,) = by_kind.get(inspect.Parameter.VAR_POSITIONAL, [""])
     arguments = tuple(by_kind[inspect.Parameter.POSITIONAL_OR_KEYWORD])
-    CHECKED[function.__name__] = signature = Signature(function.__name__, arguments, rest=rest)
+    defaults = tuple(p.default for p in parameters if p.default is not p.empty)
+    signature = Signature(function.__name__, arguments, defaults, rest)
+    _CHECKED[function.__name__] = signature
 
     @wraps(function)
     def call(*operands: P.args, **named: P.kwargs) -> R:

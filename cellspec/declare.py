@@ -162,8 +162,8 @@ def gate(
     if not isinstance(sources, tuple | list) or not all(isinstance(s, str) for s in sources):
         raise CellError(
             f"gate(source={'a function' if callable(source) else repr(source)})",
-            "the name of a state, or a tuple of names: a product reads states of the previous step",
-            'gate(source="h"); for a product of a value of this step see docs/limits.md',
+            "the name of a state, or a tuple of names: what the product reads of the step before",
+            'gate(source="h"); for a value of this step gate() and a call in the body, n(r * h)',
             where=place_of_caller(),
         )
     options = {"input": input, "bias": bias, "recurrent": recurrent}

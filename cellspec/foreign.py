@@ -58,6 +58,41 @@ _EXPRESSIONS = {
     "subtract": "a - b",
     "true_divide": "a / b",
 }
+#: Functions of all units, as expressions of reductions.
+_OVER_UNITS = {
+    "amax": "largest(x)",
+    "amin": "-largest(-x)",
+    "average": "mean(x)",
+    "count_nonzero": "total(where(x != 0, 1, 0))",
+    "dot": "total(a * b)",
+    "fsum": "total(x)",
+    "inner": "total(a * b)",
+    "layer_norm": "layer_norm(x, gain, bias)",
+    "linalg_norm": "sqrt(total(x * x))",
+    "linalg_vector_norm": "sqrt(total(x * x))",
+    "log_softmax": "x - largest(x) - log(total(exp(x - largest(x))))",
+    "logsumexp": "largest(x) + log(total(exp(x - largest(x))))",
+    "max": "largest(x)",
+    "mean": "mean(x)",
+    "min": "-largest(-x)",
+    "norm": "sqrt(total(x * x))",
+    "normalize": "x / sqrt(total(x * x) + 1e-12)",
+    "rms_norm": "rms_norm(x, gain)",
+    "softmax": "softmax(x)",
+    "softmin": "softmax(-x)",
+    "std": "sqrt(mean((x - mean(x)) ** 2))",
+    "sum": "total(x)",
+    "var": "mean((x - mean(x)) ** 2)",
+}
+#: Functions that multiply by a matrix.
+_PRODUCTS = frozenset("addmm bmm conv1d einsum linear matmul mm mv tensordot".split())
+#: Functions of several units that no cell has.
+_NOWHERE = frozenset(
+    """argmax argmin batch_norm cumprod cumsum group_norm instance_norm median prod sort
+    topk""".split()
+)
+#: The page on what a cell cannot say, with the nearest way.
+LIMITS = "docs/limits.md"
 #: What the functions of other libraries do that ours do by an expression.
 _ALSO = {
     "clip": "; for one bound maximum(x, low) or minimum(x, high)",
@@ -76,6 +111,8 @@ def in_our_words(library: str, name: str) -> str:
 
     name = name.removeprefix("special_")  # as torch calls the functions of torch.special
     ours = _ours(name)
+    if units := over_units(name):
+        return units
     if (library, name) == ("math", "remainder"):
         return "x - y * round(x / y)"
     if name in _EXPRESSIONS:
@@ -87,6 +124,41 @@ def in_our_words(library: str, name: str) -> str:
     call = TABLE[ours].signature + _ALSO.get(ours, "")
     # Python's own function of this name takes a traced value.
     return call if hasattr(builtins, ours) else f"from rnnc import {ours}, and {call}"
+
+
+def over_units(name: str) -> str:
+    """What to write in place of another library's function of several units; empty for any other.
+
+    Args:
+        name: of the function.
+    """
+    if name in _PRODUCTS:
+        return "n: Gate = gate(input=False) in the signature, and n(x)"
+    if name in _NOWHERE:
+        return f"a cell without it: for what no cell has see {LIMITS}"
+    written = _OVER_UNITS.get(name, "")
+    if not written:
+        return ""
+    if name in ("max", "min"):
+        two = f"{name}imum"
+        return f"from rnnc import {two}, and {two}(a, b) of two values; for all units {written}"
+    return _imported(written)
+
+
+def _imported(written: str) -> str:
+    """An expression after an import of the functions that it calls."""
+    names = sorted({*re.findall(r"(\w+)\(", written)})
+    return f"from rnnc import {', '.join(names)}, and {written}"
+
+
+def of_sequence(text: str) -> str:
+    """What to write in place of a call of Python's that takes a sequence; empty for any other text.
+
+    Args:
+        text: of a call such as `sum(h)`.
+    """
+    called = re.match(r"(?:math\.)?(sum|fsum|max|min)\(", text)
+    return _imported(_OVER_UNITS[called[1]]) if called else ""
 
 
 def of_call(text: str) -> str:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 
-from .arguments import CHECKED
+from .arguments import signatures
 from .errors import CellError
-from .foreign import arguments_of, in_our_words, of_call
-
-#: The page on what a cell cannot say, with the nearest way.
-LIMITS = "docs/limits.md"
+from .foreign import arguments_of, in_our_words, of_call, of_sequence, over_units
 
 
 def decision(value: str) -> CellError:
@@ -36,13 +33,7 @@ def python_number(value: str, text: str) -> CellError:
 
 def called(value: str, name: str, given: list[str]) -> CellError:
     """A symbol called like a function; its name, if it is an argument of the cell."""
-    # Their functions raise errors of this module.
-    from .functions import TABLE
-    from .gradients import replace_gradient
-    from .tracing.repeat import repeat
-
-    hidden = {name: row.signature for name, row in TABLE.items()}
-    hidden |= {made.__name__: CHECKED[made.__name__].text for made in (repeat, replace_gradient)}
+    hidden = signatures()
     found = f"a call of {value}, with {', '.join(given) or 'no argument'}"
     if name in hidden:
         return CellError(
@@ -54,7 +45,7 @@ def called(value: str, name: str, given: list[str]) -> CellError:
     return CellError(
         found,
         "a function of rnnc's table or of Python: a value is not a function",
-        f"{product}, for a product of two values; a product with a matrix is a gate",
+        f"{product}, for a product of two values; a product with a matrix is a call of a gate",
     )
 
 
@@ -73,6 +64,11 @@ def _part(value: str) -> str:
     """A value as a part of an expression: in brackets, if it is more than a name or a number."""
     text = "x" if value.startswith("a value of ") else value.strip("`")
     return text if re.fullmatch(r"[\w.]+", text) else f"({text})"
+
+
+def _argument(value: str) -> str:
+    """A value as an argument of a call."""
+    return "x" if value[0] != "`" else value.strip("`")
 
 
 def numbers_alone(function: str, given: list[str]) -> CellError:
@@ -121,13 +117,14 @@ def exception(error: Exception, text: str) -> CellError:
     )
 
 
-def sequence(value: str) -> CellError:
-    """A symbol in a loop, its length, or a part of it."""
+def sequence(value: str, text: str) -> CellError:
+    """A symbol in a loop, its length, or a part of it, in what a text writes."""
     return CellError(
         f"{value} used as a sequence (a loop, an index, len)",
         "an expression for one unit: a symbol has no length",
-        "arithmetic within one unit; the compiler adds heads, batch and time."
-        f" For norms and sums over units see {LIMITS}",
+        of_sequence(text)
+        or "arithmetic within one unit; the compiler adds heads, batch and time, and mean(x),"
+        " total(x) and largest(x) read all units of a head",
     )
 
 
@@ -149,27 +146,13 @@ def attribute(value: str, name: str) -> CellError:
     )
 
 
-#: Names of functions over several units.
-_OVER_UNITS = frozenset(
-    """sum mean std var argmax norm layer_norm rms_norm batch_norm group_norm softmax
-    log_softmax logsumexp cumsum matmul mm bmm einsum linear conv1d dot""".split()
-)
-
-
 def foreign_call(library: str, name: str) -> CellError:
     """A call of another library's function on a symbol."""
-    if name in ("max", "min", "amax", "amin"):
-        two = f"{name[-3:]}imum(a, b)"
+    if written := over_units(name):
         return CellError(
             f"a call of {library}.{name}",
-            "arithmetic within one unit",
-            f"from rnnc import {name[-3:]}imum, and {two}; for one over units see {LIMITS}",
-        )
-    if name in _OVER_UNITS:
-        return CellError(
-            f"a call of {library}.{name}",
-            "arithmetic within one unit: only the matrix products of gates mix units",
-            f"a gate for a matrix product; for norms and sums over units see {LIMITS}",
+            "functions of rnnc: of one unit's values, or a reduction over the units of a head",
+            written,
         )
     return CellError(
         f"a call of {library}.{name}",
@@ -191,9 +174,8 @@ def operator(symbol: str, left: str, right: str) -> CellError:
     if symbol == "@":
         return CellError(
             found,
-            "arithmetic within one unit; a matrix product is a gate",
-            "n: Gate = gate(input=False), with source= for another state than the first;"
-            f" for a product of another value see {LIMITS}",
+            "arithmetic within one unit; a product with a matrix is a call of a gate",
+            f"n: Gate = gate(input=False) in the signature, and n({_argument(right)})",
         )
     remedies = {
         "//": "floor(x / y)",

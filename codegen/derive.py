@@ -12,11 +12,12 @@ from ..cellspec.functions import TABLE
 from .gradient_only import known_values
 from .linearity import linear
 from .live import live_values
-from .one_stage import check_one_stage
 from .origins import joined, of_terms, rewritten_origins
 from .program import AnyStatement, Program, Statement
 from .schedule import schedule
 from .shape import DIRECTIONS, Direction
+from .stages.derive import derive_stages
+from .stages.programs import Stages, whole
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Pointwise:
             the backward can read a state instead, since states are stored anyway.
         reads: the previous states, `<state>`, and new states, `<state>_next`, that the backward
             reads.
+        stages: of a cell that calls gates or reduces over units, the programs of its stages, whose
+            statements `forward` and `backward` have one after the other.
     """
 
     cell: CellSpec
@@ -41,6 +44,7 @@ class Pointwise:
     backward: Program
     saved: tuple[str, ...]
     reads: tuple[str, ...]
+    stages: Stages | None = None
 
     def program(self, direction: Direction) -> Program:
         """The program of a direction."""
@@ -95,16 +99,12 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         subexpressions and reuses the forward's values, so the adjoint costs a small multiple of the
         forward.
 
-    Raises:
-        PlanError: the cell calls a gate or reduces over units.
-
     Example:
         >>> import rnnc
         >>> from rnnc.codegen.derive import derive
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
-    check_one_stage(cell)
     # Sorted, so that the order of declarations changes neither statements nor rounding.
     declared = {
         "gates": cell.gates,
@@ -113,10 +113,18 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         "constants": cell.constants,
     }
     by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
-    found = _derive(cell.model_copy(update=by_name), activations)
+    derivation = _derive_stages if cell.has_stages else _derive
+    found = derivation(cell.model_copy(update=by_name), activations)
     gates = [g.name for g in cell.gates]
     values = [value for g in gates for value in (g, *(f"{name}_{g}" for name in TABLE))]
+    values += [name for name in found.saved if name not in values]
     return replace(found, cell=cell, saved=tuple(sorted(found.saved, key=values.index)))
+
+
+def _derive_stages(cell: CellSpec, activations: bool) -> Pointwise:
+    found = derive_stages(cell, _activations if activations else lambda *_: {})
+    forward, backward = whole(found.stages.forward), whole(found.stages.backward)
+    return Pointwise(cell, forward, backward, found.saved, found.reads, found.stages)
 
 
 def _derive(cell: CellSpec, activations: bool) -> Pointwise:

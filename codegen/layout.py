@@ -10,7 +10,6 @@ from typing import NamedTuple
 from ..cellspec.cell import CellSpec, Pair
 from ..cellspec.expression.node import ordered
 from .derive import Pointwise
-from .one_stage import check_one_stage
 from .spaces import (
     BiasIndex,
     DenseIndex,
@@ -65,9 +64,10 @@ class Layout:
         params: param names in the cell's order.
         bias: the gate of each bias.
         dense_gates: the gate of each dense matrix.
-        dense_sources: the state of each dense matrix.
+        dense_sources: the state of each dense matrix; that of a called gate has a number behind all
+            states, by its place in `cell.called`.
         diagonal_gates: the gate of each diagonal weight.
-        diagonal_sources: the state of each diagonal weight.
+        diagonal_sources: the state of each diagonal weight, likewise.
         diagonal_order: the diagonal weights in the order of their sum.
         sources: the states that dense matrices read, each once.
         source_pairs: the number of dense pairs (gate, source) of each source.
@@ -123,7 +123,6 @@ class Layout:
 @lru_cache(maxsize=512)
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
-    check_one_stage(cell)
     unweighted = tuple(i.name for i in cell.inputs)
     rest = (*(g.name for g in cell.gates if not g.input), *unweighted)
     gates = Space(GateIndex, cell.input_gates + rest)
@@ -131,7 +130,7 @@ def layout_of(cell: CellSpec) -> Layout:
     dense = Space(DenseIndex, tuple(map(_name, cell.dense_pairs)))
     diagonal = Space(DiagonalIndex, tuple(map(_name, cell.diagonal_pairs)))
     dense_gates = Table(dense, tuple(gates.at(p.gate) for p in cell.dense_pairs))
-    dense_sources = Table(dense, tuple(states.at(p.source) for p in cell.dense_pairs))
+    dense_sources = Table(dense, tuple(_source(cell, p) for p in cell.dense_pairs))
 
     products = tuple(dense.at(_name(p)) for p in in_order_of_sums(cell, cell.dense_pairs))
     pairs = Space(PairIndex, tuple(dense[m] for m in products))
@@ -149,7 +148,7 @@ def layout_of(cell: CellSpec) -> Layout:
         dense_gates=dense_gates,
         dense_sources=dense_sources,
         diagonal_gates=Table(diagonal, tuple(gates.at(p.gate) for p in cell.diagonal_pairs)),
-        diagonal_sources=Table(diagonal, tuple(states.at(p.source) for p in cell.diagonal_pairs)),
+        diagonal_sources=Table(diagonal, tuple(_source(cell, p) for p in cell.diagonal_pairs)),
         diagonal_order=tuple(
             diagonal.at(_name(p)) for p in in_order_of_sums(cell, cell.diagonal_pairs)
         ),
@@ -162,9 +161,17 @@ def layout_of(cell: CellSpec) -> Layout:
 
 
 def in_order_of_sums(cell: CellSpec, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs that states feed, in the order in which their products are added."""
+    """The pairs that states feed, in the order in which their products are added."""
     states, by_need = [state.name for state in cell.states], _by_need(cell)
-    return sorted(pairs, key=lambda p: (states.index(p.source), by_need.index(p.gate)))
+    fed = [pair for pair in pairs if pair.gate not in cell.called]
+    return sorted(fed, key=lambda p: (states.index(p.source), by_need.index(p.gate)))
+
+
+def _source(cell: CellSpec, pair: Pair) -> StateIndex:
+    """The state that feeds a pair, or the number of a called gate's argument behind the states."""
+    if pair.gate in cell.called:
+        return StateIndex(len(cell.states) + cell.called.index(pair.gate))
+    return StateIndex([state.name for state in cell.states].index(pair.source))
 
 
 def _name(pair: Pair) -> str:

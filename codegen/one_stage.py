@@ -1,4 +1,4 @@
-"""Refusal of cells whose step has stages, which no kernel runs."""
+"""Refusal of cells whose step has stages, which no CUDA kernel runs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def check_one_stage(cell: CellSpec) -> None:
     raise PlanError(
         cell.name,
         f"`{found}`, {what} of the step",
-        "for kernels, a cell of gates that are not called, and without reductions",
-        'backend="reference" in the call, or "auto": operations of torch, step by step',
+        "for CUDA kernels, gates that are not called, and no reductions",
+        'backend="auto" in the call: kernels on a CPU, else operations of torch, step by step',
     )

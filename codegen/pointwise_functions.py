@@ -65,6 +65,8 @@ class PointwiseFunction:
 def runs_in_blocks(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> bool:
     """Whether the functions compute a block of units at a time, as those with loops on a CPU do."""
     statements = (*pointwise.forward.statements, *pointwise.backward.statements)
+    if pointwise.stages is not None:
+        return False
     return plan.lanes is not None and not all(isinstance(s, Statement) for s in statements)
 
 

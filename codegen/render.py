@@ -18,6 +18,7 @@ from .emit import emit_called_functions, emit_used_functions, needs_more_functio
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions, runs_in_blocks
 from .spaces import numbers
+from .stages.functions import stage_functions
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,15 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             numbers=numbers,
             source_names=layout.sources.space.names,
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
-            reaches=_reaches(pointwise),
+            reaches={} if pointwise.stages else _reaches(pointwise),
             functions=emit_used_functions(
                 map(pointwise.program, plan.directions), provided=plan.provided
             ),
             more_functions=more_functions,
             called=emit_called_functions,
             in_blocks=in_blocks,
-            **pointwise_functions(pointwise, plan),
+            stages=stage_functions(pointwise),
+            **({} if pointwise.stages else pointwise_functions(pointwise, plan)),
         )
     )
     headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())

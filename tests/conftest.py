@@ -221,6 +221,12 @@ def loop_cells() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def staged_cells() -> ModuleType:
+    """`staged_cells.py`, likewise."""
+    return _module("staged_cells")
+
+
+@pytest.fixture(scope="session")
 def neuron_steps() -> ModuleType:
     """`neuron_steps.py`, likewise."""
     return _module("neuron_steps")

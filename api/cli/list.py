@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,8 +14,9 @@ from rich.table import Table
 from .. import cells
 from ..cellspec.cell import CellSpec, Pair
 from ..cellspec.declare import Declaration
-from ..codegen.derive import derive
-from ..codegen.shape import DIRECTIONS, PlanError
+from ..cellspec.stages.words import further_in_words
+from ..codegen.derive import Pointwise, derive
+from ..codegen.shape import PlanError
 from ..errors import RnncError
 from .console import PIPE_WIDTH, print_lines, print_table, terminal
 
@@ -23,13 +24,6 @@ from .console import PIPE_WIDTH, print_lines, print_table, terminal
 _LEAST_PAPER = 16
 # Letters of the names of a cell's gates, states or params.
 _LONGEST_NAMES = 28
-
-
-class _Listed(NamedTuple):
-    """A cell, and the operations of its equations forward and backward; None without kernels."""
-
-    cell: CellSpec
-    operations: tuple[int, int] | None
 
 
 def print_list() -> None:
@@ -47,28 +41,42 @@ def print_json() -> None:
     print_lines(json.dumps([*map(_as_data, found), *errors], indent=2))
 
 
+class _Listed(NamedTuple):
+    """A cell, and its derived pointwise functions; None for a cell that only the reference runs."""
+
+    cell: CellSpec
+    pointwise: Pointwise | None
+
+    @classmethod
+    def of(cls, cell: CellSpec) -> Self:
+        """A cell of the list."""
+        try:
+            return cls(cell, derive(cell))
+        except PlanError:
+            return cls(cell, None)
+
+    @property
+    def operations(self) -> str:
+        """The operations of both directions."""
+        if self.pointwise is None:
+            return "-"
+        return f"{self.pointwise.forward.operations} + {self.pointwise.backward.operations}"
+
+
 def _all_cells() -> tuple[list[_Listed], dict[str, RnncError]]:
-    """The cells, and the errors of those that do not load, by name."""
+    """The derived cells, and the errors of those that do not load, by name."""
     found, broken = [], {}
     with redirect_stdout(sys.stderr):  # modules of other packages may print
         for name in cells.names():
             try:
-                found.append(_listed(cells.get(name)))
+                found.append(_Listed.of(cells.get(name)))
             except RnncError as error:
                 broken[name] = error
     return found, broken
 
 
-def _listed(cell: CellSpec) -> _Listed:
-    try:
-        derived = derive(cell)
-    except PlanError:
-        return _Listed(cell, None)
-    return _Listed(cell, (derived.forward.operations, derived.backward.operations))
-
-
 def _as_data(listed: _Listed) -> dict[str, Any]:
-    cell = listed.cell
+    cell, pointwise = listed
     return {
         "name": cell.name,
         "doc": cell.doc,
@@ -84,9 +92,11 @@ def _as_data(listed: _Listed) -> dict[str, Any]:
             "backward": cell.recurrence.adjoint,
         },
         "further_exchanges": cell.levels.further,
-        "operations": dict(zip(DIRECTIONS, listed.operations, strict=True))
-        if listed.operations
-        else None,
+        "operations": pointwise
+        and {
+            "forward": pointwise.forward.operations,
+            "backward": pointwise.backward.operations,
+        },
     }
 
 
@@ -105,12 +115,13 @@ def _cell_table(found: Sequence[_Listed], room: int) -> Table:
     table.add_column("forward + backward", justify="right")
     if room >= _LEAST_PAPER:
         table.add_column("paper", no_wrap=True, overflow="ellipsis", max_width=room - 2)
-    for cell, operations in found:
+    for listed in found:
+        cell = listed.cell
         row = [
             f"[cyan]{escape(cell.name)}[/]",
             *map(_names, (cell.gates, cell.states, cell.params)),
             _recurrence(cell),
-            " + ".join(map(str, operations)) if operations else "-",
+            listed.operations,
             escape(next(iter(cell.doc.splitlines()), "")),
         ]
         table.add_row(*row[: len(table.columns)])
@@ -129,12 +140,11 @@ def _recurrence(cell: CellSpec) -> str:
     """The kind of recurrence, with the sources of its weights where they are not the output."""
     kinds = [("dense", cell.dense_pairs), ("diagonal", cell.diagonal_pairs)]
     weights = ", ".join(kind + _sources(cell, pairs) for kind, pairs in kinds if pairs)
-    return cell.recurrence.kind if cell.recurrence.kind == "affine" else weights or "diagonal"
+    kind = "affine" if cell.recurrence.kind == "affine" else weights or "diagonal"
+    return ", ".join([kind, *filter(None, [further_in_words(cell)])])
 
 
 def _sources(cell: CellSpec, pairs: Sequence[Pair]) -> str:
-    """The states that feed weights, and "the step" where values of it do."""
+    """The states that feed weights, but the first where it alone does."""
     sources = list(dict.fromkeys(p.source for p in pairs if p.gate not in cell.called))
-    if any(p.gate in cell.called for p in pairs):
-        sources += ["and the step"] if sources else ["the step"]
-    return "" if sources == [cell.states[0].name] else f" from {' '.join(sources)}"
+    return "" if sources in ([], [cell.states[0].name]) else f" from {' '.join(sources)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from ..cellspec.stages.words import notes_on_exchanges
 from ..codegen.cuda.cost.fitted import constants_for, is_fitted
 from ..codegen.cuda.kinds import kinds_for
 from ..codegen.cuda.limits import Limits, limits_of
@@ -58,7 +59,7 @@ def print_plan(
     if any(plan.nanoseconds) and not is_fitted(limits):
         print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
     print_lines(f"\n* {plan}")
-    print_lines(f"\nrecurrence: {found.recurrence}")
+    print_lines("\n".join(["", f"recurrence: {found.recurrence}", *notes_on_exchanges(found)]))
     title = f"{found.name}, {shape}, on {limits.name}; taken: {plan.variant}"
     write_picture(picture, title, "ns per step, estimated", list(_marks(plan, plans)))
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.noise.mean import notes_on_draws
+from ..cellspec.stages.words import notes_on_exchanges
 from ..codegen.derive import derive
 from ..codegen.shape import Shape
+from ..verify.kept import kept_values
 
 
 class Size(NamedTuple):
@@ -59,7 +61,8 @@ class Card:
         doc: its docstring, whose first line names the paper.
         signature: its function's first line.
         fingerprint: the digest of all that results depend on.
-        notes: constants, values that states and params start from, and the kind of recurrence.
+        notes: constants, values that states and params start from, the kind of recurrence, and the
+            exchanges of a step.
         kept: the values that the forward saves for the backward besides the states.
         reads: the states that the backward reads.
         drawn: the inputs that the call draws for each step, and keeps for the backward.
@@ -106,7 +109,7 @@ class Card:
             kept=pointwise.saved,
             reads=pointwise.reads,
             drawn=drawn,
-            kept_bytes=(len(pointwise.saved) + len(cell.states) + len(drawn)) * shape.element_bytes,
+            kept_bytes=kept_values(pointwise) * shape.element_bytes,
             sizes=tuple(_size(cell, *size) for size in dict.fromkeys(others)),
             work=_work(cell, shape),
         )
@@ -154,6 +157,7 @@ def _notes(cell: CellSpec) -> list[str]:
         ),
         *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
         f"recurrence: {cell.recurrence}",
+        *notes_on_exchanges(cell),
     ]
 
 

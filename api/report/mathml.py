@@ -116,7 +116,6 @@ class _Printer(NodePrinter):
     def gate(self, name: str) -> str:
         self.equation, self.count, self.named = name, 0, {}
         gate = next(g for g in self.cell.gates if g.name == name)
-        called, argument = name in self.cell.called, self._text("mi", "y")
         parts = []
         if gate.input:
             parts.append(self._mrow(self._index("W", name), self.plain("x", "t")))
@@ -125,8 +124,8 @@ class _Printer(NodePrinter):
             for pair in own:
                 index = name if len(own) == 1 else f"{name}, {pair.source}"
                 dot = [self._mo("⊙")] if letter == "u" else []
-                factor = argument if called else self.timed(pair.source)
-                parts.append(self._mrow(self._index(letter, index), *dot, factor.cloneNode(True)))
+                factor = self.plain("y") if name in self.cell.called else self.timed(pair.source)
+                parts.append(self._mrow(self._index(letter, index), *dot, factor))
         if gate.bias:
             parts.append(self._index("b", name))
         right = self.dom.createElement("mrow")
@@ -135,8 +134,9 @@ class _Printer(NodePrinter):
                 right.appendChild(self._mo("+"))
             right.appendChild(self._marked(part, symbol(name)))
         left = self._marked(self.timed(name), symbol(name))
-        if called:
-            left = self._mrow(left, self._mo("("), argument, self._mo(")"))
+        if name in self.cell.called:
+            brackets = self._mo("("), self.plain("y"), self._mo(")")
+            left = self._mrow(left, self._mo("\u2061"), *brackets)
         return self._whole(left, right)
 
     def drawn(self, name: str, distribution: str) -> str:

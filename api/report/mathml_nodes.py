@@ -18,7 +18,6 @@ from .terms import Terms
 # sympy's documents do not escape their texts.
 _RELATIONS = {"<": "&lt;", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
 _GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
-_REDUCTIONS = {"largest": "max", "layer_norm": "LN", "rms_norm": "RMS"}
 _BEFORE = "t−1"  # the index of a previous state
 _TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}
 
@@ -90,14 +89,11 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
             return self._pair("msup", self._within(args[0], ATOM), self._print(args[1]))
         if op == "call":
             return self._call(node)
-        if op == "gate":
-            return self.applied(self.timed(node.name), args)
-        if op == "units":
-            word = self._text("mi", _REDUCTIONS.get(node.name, node.name))
-            return self.applied(word, reduced(node))
+        if op in ("gate", "units"):
+            return self._stage(node)
         if op == "member":
-            place = self._text("mn", f"{int(str(node.value)) + 1}")
-            return self._pair("msub", self._print(args[0]), place)
+            place = self._text("mn", str(int(str(node.value)) + 1))
+            return self._pair("msub", self._within(args[0], ATOM), place)
         if op == "/":
             return self._pair("mfrac", self._print(args[0]), self._print(args[1]))
         if op == "**":
@@ -134,15 +130,16 @@ class NodePrinter(MathMLPresentationPrinter):  # type: ignore[misc]
         latex = TABLE[node.name].latex
         name = _GREEK_WORDS.get(latex) or latex.strip("\\")
         name = node.name if not name or "\\" in name or "{" in name else name
-        return self.applied(self._text("mi", name), node.args)
+        return self._applied(self._text("mi", name), node.args)
 
-    def applied(self, function: Any, arguments: Sequence[Node]) -> Any:
-        """A function of arguments.
+    def _stage(self, node: Node) -> Any:
+        """A called gate, or a reduction, whose eps is not shown."""
+        if node.op == "gate":
+            return self._applied(self.timed(node.name), node.args)
+        return self._applied(self._text("mi", node.name.replace("_", " ")), reduced(node))
 
-        Args:
-            function: the element of its name.
-            arguments: the nodes.
-        """
+    def _applied(self, function: Any, arguments: Sequence[Node]) -> Any:
+        """The element of a function before its arguments in brackets."""
         inside = []
         for place, argument in enumerate(arguments):
             inside += [*([self._mo(",")] if place else []), self._print(argument)]

@@ -28,6 +28,7 @@ from ..cellspec.expression.loops import (
     unchanged_of,
 )
 from ..cellspec.expression.node import Node, binary, ordered, symbol
+from ..cellspec.stages.levels import called_gates
 from ..runtime.call.tensors import ScanInputs
 from .inputs import leaves_of, run
 
@@ -144,6 +145,7 @@ def _with_states(inputs: ScanInputs, how_many: int) -> ScanInputs:
 def _sum_of_unused(symbols: list[Node], updates: list[Node]) -> Node | None:
     """A use for the names that have lost theirs, since a cell has none without one."""
     used = {s for update in updates for s in update.free_symbols}
+    used |= {symbol(name) for name in called_gates(updates)}
     unused = [s for s in symbols if s not in used]
     return reduce(partial(binary, "+"), unused) if unused else None
 

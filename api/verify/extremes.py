@@ -109,7 +109,8 @@ def _at(
         rows: list[Tensor] = []
         made: set[str] = set()
         for pair in pairs:
-            makes = pair.gate in free - made and states[pair.source] != 0
+            # A called gate, whose source is no state, keeps its weight of zero.
+            makes = pair.gate in free - made and states.get(pair.source, 0) != 0
             rows.append(gates[pair.gate] / states[pair.source] if makes else zero)
             made |= {pair.gate} if makes else set()
         return torch.stack(rows) if rows else None

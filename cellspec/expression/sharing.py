@@ -1,7 +1,8 @@
 """Names for shared values in the text of expressions.
 
 Most expressions are written out. If the text would be too long, because values are shared, or too
-deep for parsers, then shared and deep values become statements with names. A text that is read back
+deep for parsers, then shared and deep values become statements with names. Values that are normed
+together always do. A text that is read back
 as the same cell also names each call with a tag that would be written twice, because reading it
 twice would make two nodes. A loop is a statement of its own. Its results have names, and so do the
 values that it starts from and those that its body reads.
@@ -157,6 +158,9 @@ class _Writer:
         nodes = ordered(roots)
         loops = [node for node in nodes if node.op == "repeat"]
         found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
+        # Values that are normed together are written once, and then each by its place.
+        members = Counter(node.args[0] for node in nodes if node.op == "member")
+        found |= {together for together, count in members.items() if count > 1}
         if not _is_moderate(roots, nodes):
             found.update(worth_a_name(roots))
         if outer and len(roots) > 1:

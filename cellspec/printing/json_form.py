@@ -14,6 +14,7 @@ from ..expression.loops import MOST_PASSES, repeated
 from ..expression.node import Node, fresh_tag, make, node_of
 from ..expression.sharing import Loop, Naming, naming
 from ..expression.text import from_text, to_exact_text
+from .json_order import check_order
 
 
 def updates_as_text(
@@ -65,9 +66,11 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a cell with shared values in place of their names, which become variables.
 
     Raises:
-        CellError: the shared values are not a list of pairs of a name and a text, and of loops.
+        CellError: the shared values are not a list of pairs of a name and a text, and of loops,
+            or one of them needs a later one or itself.
     """
     rest = {name: value for name, value in fields.items() if name != "shared"}
+    check_order(fields.get("shared", ()), _declared(fields))
     known = _known(fields.get("shared", ()), {})
     updates = rest.get("updates")
     if isinstance(updates, list | tuple):
@@ -77,6 +80,17 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
             pairs = ((new[node], name) for name, node in known.items() if node in new)
             rest["variables"] = tuple((node, name) for node, name in pairs if node.args)
     return rest
+
+
+def _declared(fields: Mapping[str, Any]) -> set[str]:
+    """Return the names of what a cell declares."""
+    found = set[str]()
+    for kind in ("gates", "states", "inputs", "params", "constants"):
+        declared = fields.get(kind)
+        for each in declared if isinstance(declared, list | tuple) else ():
+            name = each.get("name") if isinstance(each, dict) else getattr(each, "name", None)
+            found |= {name} if isinstance(name, str) else set()
+    return found
 
 
 def _known(shared: Any, outer: Mapping[str, Node]) -> dict[str, Node]:

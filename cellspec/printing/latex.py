@@ -128,7 +128,9 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
     if op in ("gate", "units"):
         return _stage(node, [text for text, _ in args], letters), ATOM
     if op == "member":
-        return rf"{args[0][0]}_{{{int(str(node.value)) + 1}}}", ATOM
+        # A name may have an index, and LaTeX refuses a second one.
+        together = args[0][0] if args[0][0].endswith(")") else rf"\left({args[0][0]}\right)"
+        return rf"{together}_{{{int(str(node.value)) + 1}}}", ATOM
     if op == "**":
         return _power(node, args[0], letters), POWER
     if op == "/":

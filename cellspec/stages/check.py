@@ -59,8 +59,8 @@ def _check_reduction(node: Node) -> None:
     if REDUCTIONS[node.name].is_norm and eps_of(node) < 0:
         raise refuse.eps(node.name, str(eps_of(node)))
     values = reduced(node)
-    if not any(n.is_symbol for n in ordered(values)):
-        raise refuse.together(str(node))
+    if not all(any(n.is_symbol for n in ordered([value])) for value in values):
+        raise refuse.numbers_alone(node.name, [*map(str, values)])
 
 
 def check_value(update: Node, state: str) -> None:

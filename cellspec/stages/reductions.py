@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import checked
 from ..expression.node import Node
 from ..tracing.refusing import number_of, shown
-from ..tracing.tracer import Arithmetic, Condition, Tracer, expression, shared_owner
+from ..tracing.tracer import Arithmetic, Tracer, expression, shared_owner
 from . import refuse
 from .calls import running
 from .nodes import reduction
 
 
+@checked
 def mean(x: Arithmetic) -> Any:
     """The mean of a value over the units of its head, the same for all of them.
 
@@ -35,14 +38,15 @@ def mean(x: Arithmetic) -> Any:
     return _single("mean", x)
 
 
+@checked
 def total(x: Arithmetic) -> Any:
     """The sum of a value over the units of its head, the same for all of them.
 
     Args:
-        x: a value of the cell.
+        x: what is added up.
 
     Raises:
-        CellError: x is a number alone or a condition, or this is the step of a `repeat`.
+        CellError: x is a number or a condition, or the call is in the step of a `repeat`.
 
     Example:
         >>> import rnnc
@@ -56,16 +60,17 @@ def total(x: Arithmetic) -> Any:
     return _single("total", x)
 
 
+@checked
 def largest(x: Arithmetic) -> Any:
     """The largest value of the units of a head, the same for all of them.
 
     Units that are equally large share its gradient, as with `torch.amax`.
 
     Args:
-        x: a value of the cell.
+        x: what is compared.
 
     Raises:
-        CellError: x is a number alone or a condition, or this is the step of a `repeat`.
+        CellError: a number alone, a condition, or a call in the step of a `repeat`.
 
     Example:
         >>> import rnnc
@@ -79,14 +84,15 @@ def largest(x: Arithmetic) -> Any:
     return _single("largest", x)
 
 
+@checked
 def softmax(x: Arithmetic) -> Any:
     """The exponential of a value over its sum, across the units of its head.
 
     Args:
-        x: a value of the cell.
+        x: the exponents.
 
     Raises:
-        CellError: x is a number alone or a condition, or this is the step of a `repeat`.
+        CellError: they are a number alone or a condition, or a step of a `repeat` calls.
 
     Example:
         >>> import rnnc
@@ -101,6 +107,7 @@ def softmax(x: Arithmetic) -> Any:
     return _single("softmax", x)
 
 
+@checked
 def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """A value with mean 0 and variance 1 over the units of its head (Ba et al., 2016).
 
@@ -133,6 +140,7 @@ def layer_norm(x: Any, gain: Any = None, bias: Any = None, eps: float = 1e-5) ->
     return _norm("layer_norm", x, {"gain": gain, "bias": bias}, eps)
 
 
+@checked
 def rms_norm(x: Any, gain: Any = None, eps: float = 1e-6) -> Any:
     """A value whose mean square over the units of its head is 1 (Zhang and Sennrich, 2019).
 
@@ -163,17 +171,15 @@ def rms_norm(x: Any, gain: Any = None, eps: float = 1e-6) -> Any:
 
 
 def _single(name: str, x: object) -> Tracer:
-    _check_place(f"{name}({shown(x)})")
-    (node,) = reduction(name, [_reduced(name, x)])
+    if isinstance(x, tuple | list):
+        raise refuse.several(name, [*map(shown, x)])
+    (node,) = reduction(name, _reduced(name, [x]))
     return Tracer(node, shared_owner(x))
 
 
 def _norm(name: str, x: Any, weights: dict[str, Any], eps: Any) -> Any:
     values = tuple(x) if isinstance(x, tuple | list) else (x,)
-    _check_place(f"{name}({', '.join(map(shown, values))})")
-    if not values:
-        raise refuse.together(f"{name}(())")
-    nodes = [_reduced(name, value) for value in values]
+    nodes = _reduced(name, values)
     found: list[Any] = [
         Tracer(node, shared_owner(*values)) for node in reduction(name, nodes, _eps(name, eps))
     ]
@@ -185,16 +191,16 @@ def _norm(name: str, x: Any, weights: dict[str, Any], eps: Any) -> Any:
     return tuple(found) if isinstance(x, tuple | list) else found[0]
 
 
-def _check_place(call: str) -> None:
+def _reduced(name: str, values: Sequence[Any]) -> list[Node]:
+    """The nodes of the values that a reduction takes."""
+    texts = [*map(shown, values)]
     calls = running()
     if calls is not None and calls.repeats:
-        raise refuse.in_repeat(call)
-
-
-def _reduced(name: str, x: object) -> Node:
-    if not isinstance(x, Tracer | Condition):
-        raise refuse.together(f"{name}({shown(x)})")
-    return expression(x)
+        raise refuse.in_repeat(f"{name}({', '.join(texts)})")
+    nodes = [*map(expression, values)]
+    if not values or not all(isinstance(x, Tracer) for x in values):
+        raise refuse.numbers_alone(name, texts)
+    return nodes
 
 
 def _for_each(name: str, word: str, weights: Any, count: int) -> tuple[Any, ...] | None:

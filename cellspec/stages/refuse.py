@@ -58,7 +58,7 @@ def state_called(name: str, argument: str) -> CellError:
     return CellError(
         f"a call of the state `{name}`, with {argument}",
         "a call of a gate, which has a matrix",
-        f"n: Gate = gate(input=False) in the signature, and n({argument.strip('`')})",
+        f"n: Gate = gate(input=False) in the signature, and n({argument.replace('`', '')})",
     )
 
 
@@ -80,26 +80,52 @@ def in_repeat(call: str) -> CellError:
     )
 
 
-def together(call: str) -> CellError:
-    """A reduction of something else than a value of the cell."""
+def numbers_alone(name: str, given: list[str]) -> CellError:
+    """A reduction of a number, or of nothing.
+
+    Args:
+        name: of the reduction.
+        given: its values, as messages show them.
+    """
+    values = f"({', '.join(given)})" if len(given) != 1 else given[0]
     return CellError(
-        call,
-        "values of the cell with a gate, state, input or param in them",
-        "the number itself: of equal numbers the mean is that number",
+        f"{name}({values})",
+        "a gate, state, input, param or constant of the cell in each value",
+        _OF_EQUAL_NUMBERS[name] if given else f"{name}(h)",
+    )
+
+
+#: What a reduction of one number for all units is.
+_OF_EQUAL_NUMBERS = {
+    "mean": "the number itself, which is the mean of equal numbers",
+    "largest": "the number itself, which is the largest of equal numbers",
+    "total": "total(1 + 0 * h), the number of units, times the number",
+    "softmax": "softmax(0 * h), one over the number of units",
+    "layer_norm": "0, which is the norm of equal numbers",
+    "rms_norm": "1, which is the norm of equal numbers above 0",
+}
+
+
+def several(name: str, given: list[str]) -> CellError:
+    """A tuple of values for a function of one."""
+    each = [f"{name}({value.strip('`')})" for value in given]
+    return CellError(
+        f"{name}(({', '.join(given)}))",
+        "one value; layer_norm and rms_norm alone take several together",
+        ", ".join(each) or f"{name}(h)",
     )
 
 
 def gains(name: str, word: str, count: int, values: int) -> CellError:
     """Another number of gains or biases than values."""
+    each = ", ".join(f"{word}_{place}" for place in range(values))
     return CellError(
         f"{name} of {values} value(s) with {count} for {word}",
         f"None, or a {word} for each value",
-        f"{word}=({', '.join(f'{word}_{place}' for place in range(values))},)"
-        if values > 1
-        else f"{word}=w, with w: Param = param(init=1.0)",
+        f"{word}=({each}), each a Param" if values > 1 else f"{word}={word}, with {word}: Param",
     )
 
 
 def eps(name: str, value: str) -> CellError:
-    """An eps that is no positive number."""
+    """An eps that is no number from 0."""
     return CellError(f"{name} with eps={value}", "a finite number of Python from 0", "eps=1e-5")

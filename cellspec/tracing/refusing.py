@@ -27,7 +27,7 @@ class Refusing:
     __float__ = __int__ = __index__ = __complex__ = _not_a_number
 
     def _not_a_sequence(self, *_: object) -> NoReturn:
-        raise refuse.sequence(shown(self))
+        raise refuse.sequence(shown(self), expression_at_caller())
 
     __iter__ = __len__ = __getitem__ = __setitem__ = __delitem__ = __contains__ = _not_a_sequence
 

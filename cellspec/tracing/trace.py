@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from .. import refuse
+from ..arguments import signatures
 from ..cell import CellSpec
 from ..declare import Constant, Gate, Input, Param, State, gate, param, state
 from ..errors import CellError
 from ..expression.graph import canonical_nodes
 from ..expression.node import Node, number, symbol
-from ..functions import TABLE
 from ..names import is_usable
 from ..stages.calls import recorded
 from .place import expression_of_error, place, place_of_error, raised_here
@@ -204,17 +204,17 @@ def _unknown_name(name: str, error: BaseException, known: list[str]) -> CellErro
     line = ""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         line = line or linecache.getline(frame.filename, frame.lineno or 0)
-    if name in TABLE or not re.search(rf"\b{re.escape(name)}\s*\(", line):
+    ours = name in signatures()
+    if ours or not re.search(rf"\b{re.escape(name)}\s*\(", line):
         remedy = f"{name}: Gate, State, Input, Param or Constant = constant(…) in the signature"
-        write = f"from rnnc import {name}" if name in TABLE else remedy
+        write = f"from rnnc import {name}" if ours else remedy
         return CellError(
             f"the unknown name `{name}`", f"the names of the signature: {', '.join(known)}", write
         )
     return CellError(
         f"a call of the unknown name `{name}`",
-        "a function of rnnc's table or of Python; a matrix product with a state is a gate",
-        f"n: Gate = gate(input=False), and n in place of {name}(h);"
-        f" for a product of a value of this step see {refuse.LIMITS}",
+        "a function of rnnc or of Python; a product with a matrix is a call of a gate",
+        f"{name}: Gate = gate(input=False) in the signature, for a product with a matrix",
     )
 
 

@@ -6,7 +6,7 @@ import numbers
 from typing import Any, NoReturn
 
 from .. import refuse
-from ..arguments import CHECKED
+from ..arguments import signatures
 from ..declare import State
 from ..errors import CellError
 from ..expression import node as nodes
@@ -14,7 +14,6 @@ from ..expression.node import Node
 from ..expression.powers import raised
 from ..stages import refuse as refuse_stage
 from ..stages.calls import running
-from ..stages.table import REDUCTIONS
 from .refusing import Refusing, no_operator, number_of, shown
 from .variables import look
 
@@ -228,10 +227,8 @@ def called_gate(
         operands: the arguments in their places.
         named: those by name.
     """
-    from ..functions import TABLE  # whose rows make traced values
-
     calls, node = running(), value.expression
-    if calls is None or not node.is_symbol or node.name in (*TABLE, *REDUCTIONS, *CHECKED):
+    if calls is None or not node.is_symbol or node.name in signatures():
         return None
     gate, given = calls.gate(node), [*map(shown, operands), *map("{}=…".format, named)]
     if gate is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
+from ..one_stage import check_one_stage
 from ..shape import Dtype, Shape
 from .kinds import KINDS
 from .limits import Limits
@@ -46,7 +47,7 @@ def largest_head_dims(
         heads: that share the chip, in a grid plan; heads of other plans do not wait for each other.
 
     Raises:
-        PlanError: `heads` is not positive.
+        PlanError: `heads` is not positive, or the cell calls a gate or reduces over units.
 
     Example:
         >>> import rnnc
@@ -56,6 +57,7 @@ def largest_head_dims(
         >>> found.dims["block"], found.dims["cluster"], found.best[0]
         (128, 0, 'grid')
     """
+    check_one_stage(cell)
     Shape(heads, 1, dtype=dtype)  # raises an error if heads or dtype is wrong
     every = {name: kind.largest_head for name, kind in KINDS.items()}
     dims = {name: find(cell, dtype, limits, heads) for name, find in every.items() if find}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...cellspec.cell import CellSpec
 from ..derive import derive
+from ..one_stage import check_one_stage
 from ..plan import Plan
 from ..render import Source, render
 from .kernel_plan import KernelPlan
@@ -114,4 +115,5 @@ def kernel_source(cell: CellSpec, plan: KernelPlan) -> Source:
         cell: the cell.
         plan: of the direction.
     """
+    check_one_stage(cell)
     return render(derive(cell, activations=plan.save == "gates"), plan)

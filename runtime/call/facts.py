@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...cellspec.cell import CellSpec
-from ...codegen.derive import derive
+from ...codegen.derive import Pointwise, derive
 from ...codegen.layout import layout_of, states_read_before
 from ...codegen.parts import kept_values
 from ...codegen.spaces import numbers
@@ -51,6 +51,17 @@ class Run(NamedTuple):
     many: int
 
 
+class Called(NamedTuple):
+    """Matrix of a called gate: its number and the gate's, and the place of what it multiplies.
+
+    The place is among the values that the forward keeps.
+    """
+
+    matrix: int
+    gate: int
+    saved: int
+
+
 class Facts(NamedTuple):
     """Names, flags and numbers of a derived cell.
 
@@ -60,7 +71,9 @@ class Facts(NamedTuple):
         reads: for each state, whether the backward reads its values before or after a step.
         kept: values per unit that loops of the backward keep in local memory, at most.
         counts: of its parts.
-        runs: of its matrices, in the order of R.
+        runs: of its matrices that multiply states, in the order of R.
+        called: the matrices of called gates.
+        statistics: numbers of a head that the forward keeps behind the values of its units.
     """
 
     saved: tuple[str, ...]
@@ -69,6 +82,13 @@ class Facts(NamedTuple):
     kept: int
     counts: Counts
     runs: list[Run]
+    called: list[Called]
+    statistics: int
+
+    def kept_shape(self, dim: int) -> tuple[int, ...]:
+        """Return the shape of what the forward of the CPU keeps of a head, a row and a step."""
+        saved = len(self.saved)
+        return (saved * dim + self.statistics,) if self.called or self.statistics else (saved, dim)
 
 
 @lru_cache(maxsize=512)
@@ -80,17 +100,41 @@ def facts_of(cell: CellSpec) -> Facts:
         again = derive(cell, activations=False)
         kept = max(kept_values(each.backward.statements) for each in (derived, again))
         reads = list(states_read_before(derived))
-        return [list(derived.saved), list(again.saved), reads, kept]
+        own = [_stage_facts(cell, derived)] if derived.stages is not None else []
+        return [list(derived.saved), list(again.saved), reads, *own, kept]
 
     def read(found: Any) -> Facts:
         *lists, kept = found
+        *lists, stages = lists if cell.has_stages else (*lists, [[], 0])
         saved, again, reads = map(tuple, lists)
+        places, statistics = stages
         names, flags = {type(name) for name in (*saved, *again)}, [type(flag) for flag in reads]
-        if not names <= {str} or flags != [bool] * len(cell.states) or type(kept) is not int:
+        numbers = {type(number) for number in (*places, statistics, kept)}
+        if not names <= {str} or flags != [bool] * len(cell.states) or numbers != {int}:
             raise ValueError(f"no facts of {cell.name}: {found!r}")
-        return Facts(saved, again, reads, kept, _counted(cell, len(saved)), _runs(cell))
+        counts, runs = _counted(cell, len(saved)), _runs(cell)
+        called = [Called(m, g, places[i]) for m, g, i in _called(cell)]
+        return Facts(saved, again, reads, kept, counts, runs, called, statistics)
 
     return remembered(cell.name, f"facts {cell.fingerprint}", make, read)
+
+
+def _stage_facts(cell: CellSpec, derived: Pointwise) -> list[Any]:
+    """Return the saved place of each called gate's argument, and the number of statistics."""
+    assert derived.stages is not None
+    arguments = {product.gate: product.argument for product in derived.stages.products}
+    places = [derived.saved.index(arguments[gate]) for gate in cell.called]
+    return [places, len(derived.stages.saved_statistics)]
+
+
+def _called(cell: CellSpec) -> list[tuple[int, int, int]]:
+    """Return matrix, gate and place in `cell.called` of each called gate that has a matrix."""
+    layout, states = layout_of(cell), len(cell.states)
+    return [
+        (matrix.number, layout.dense_gates[matrix].number, source.number - states)
+        for matrix, source in layout.dense_sources.items()
+        if source.number >= states
+    ]
 
 
 def _counted(cell: CellSpec, saved: int) -> Counts:
@@ -117,6 +161,8 @@ def _runs(cell: CellSpec) -> list[Run]:
     layout, found = layout_of(cell), list[Run]()
     for index, gate in layout.dense_gates.items():
         state = layout.dense_sources[index].number
+        if state >= len(layout.states):
+            continue
         last = found[-1] if found else None
         if last and (state, gate.number) == (last.state, last.gate + last.many):
             found[-1] = last._replace(many=last.many + 1)

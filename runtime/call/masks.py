@@ -147,7 +147,8 @@ def read_states(
     if reverse == "half":
         return _read_by_half(cell, masks, states, initial_states)
     layout, found, firsts = layout_of(cell), list(states), list(initial_states)
-    sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
+    diagonal = (layout.diagonal_sources[row] for row in layout.diagonal_order)
+    sources = dict.fromkeys((*layout.sources.values, *diagonal))
     steps = len(masks.steps)
     # The steps that run later than the first, and the steps before each of them.
     first, later, before = 0, slice(1, None), slice(0, -1)

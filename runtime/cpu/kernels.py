@@ -17,8 +17,13 @@ from ..call.tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import Field, run, unweighted_fields
 from .compile import cpu_library
 from .masks import mask_fields, reset_values
-from .products import StateGradients, recurrent_gradient, recurrent_product
-from .tasks import sizes_of
+from .products import (
+    StateGradients,
+    add_gradients_of_called,
+    recurrent_gradient,
+    recurrent_product,
+)
+from .tasks import parted_pairs, sizes_of
 
 
 class Features(NamedTuple):
@@ -45,7 +50,8 @@ def forward(
         stored: for each state, whether it is returned at all steps.
         features: given if the kernel makes the products of the input.
     """
-    wx, counts, new = inputs.wx, facts_of(cell).counts, inputs.wx.new_empty
+    facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
+    counts = facts.counts
     batch, steps, heads, dim, _ = wx.shape
     masks, plane = inputs.masks, batch * heads * dim
     # A state that is not returned, and that no matrix reads, needs the memory of one step.
@@ -57,21 +63,21 @@ def forward(
     states = [
         new(steps, batch, heads, dim) if own else end for own, end in zip(kept, last, strict=True)
     ]
-    saved = new(steps if keeps else 0, batch, heads, counts.saved, dim)
+    saved = new(steps if keeps else 0, batch, heads, *facts.kept_shape(dim))
     R_diag, b = _packed(inputs.R_diag), _packed(inputs.b)
     R, R_strides = _matrices(inputs.R, heads, dim)
     params = _stacked(inputs.params)
     initial_states = [s.contiguous() for s in inputs.initial_states]
     values = reset_values(cell, masks, last[0])
     product, strides = None, (0, 0, 0)
-    if R is not None and masks is None and torch_multiplies(steps, batch, R):
+    if R is not None and masks is None and torch_multiplies(cell, steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
         product, strides = recurrent_product(cell, R, of_one_layer, 0)
     library = cpu_library(cell, plan)
     if wx.numel() or last[0].numel():
         run(
             library.rnnc_forward,
-            *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
+            *sizes_of(steps, batch, heads, dim, 0 if product is not None else parted_pairs(cell)),
             *[wx.stride(axis) for axis in _STRIDE_ORDER],
             wx if features is None else None,
             *_feature_fields(features),
@@ -110,7 +116,7 @@ def backward(
     Gradients are of each state at all steps, (T, B, N, D), and of each last state, (B, N, D); None
     for zero.
     """
-    counts = facts_of(cell).counts
+    facts, counts = facts_of(cell), facts_of(cell).counts
     values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
@@ -118,8 +124,8 @@ def backward(
     R, R_strides = _matrices(saved.R, heads, dim)
     R_diag, params = _packed(saved.R_diag), _stacked(saved.params)
     masks, reset_to = saved.masks, reset_values(cell, saved.masks, initial_states[0])
-    outside = R is not None and masks is None and torch_multiplies(steps, batch, R)
-    sizes = sizes_of(steps, batch, heads, dim, 0 if outside else counts.dense)
+    outside = R is not None and masks is None and torch_multiplies(cell, steps, batch, R)
+    sizes = sizes_of(steps, batch, heads, dim, 0 if outside else parted_pairs(cell))
     tiles = math.ceil(batch / sizes.tile_rows)
     new, plane = values.new_empty, (heads, dim)
     d_gates = new(steps, batch, heads, counts.gates, dim)
@@ -162,6 +168,7 @@ def backward(
         if masks is not None:
             read = read_states(cell, masks, *read, plan.reverse)
         d_R = recurrent_gradient(cell, d_gates, *read, plan.reverse, zero)
+        add_gradients_of_called(facts.called, d_R, d_gates, values)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
         d_R=d_R,
@@ -178,7 +185,8 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
     """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
-    if not facts_of(cell).counts.saved:
+    facts = facts_of(cell)
+    if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
     tensors = saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
     inputs = ScanInputs(*tensors, saved.masks, saved.unweighted)
@@ -189,9 +197,9 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
 _SMALL = 2**16
 
 
-def torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
+def torch_multiplies(cell: CellSpec, steps: int, batch: int, R: Tensor) -> bool:
     """Return True if torch multiplies the recurrent matrices, in single steps of large products."""
-    return steps == 1 and batch * R.numel() > _SMALL
+    return steps == 1 and batch * R.numel() > _SMALL and not cell.has_stages
 
 
 def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tuple[int, int]]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
-from ..call.facts import facts_of
+from ..call.facts import Called, facts_of
 from ..program.gemms import both_directions
 from .linear import linear
 
@@ -124,7 +124,7 @@ def recurrent_gradient(
         return torch.cat(found, 1)
     runs = facts_of(cell).runs
     steps, batch, heads, gates, dim = d_gates.shape
-    count = sum(run.many for run in runs)
+    count = len(cell.dense_pairs)
     only_first = steps == 1 and bool(zero) and all(zero[run.state] for run in runs)
     if not (runs and steps and batch) or only_first:
         return d_gates.new_zeros(count, heads, dim, dim)
@@ -161,6 +161,29 @@ def recurrent_gradient(
                 columns = left[:, :, gate + each].permute(1, 2, 0)
                 _add_product(total, columns, right.transpose(0, 1), first=not i)
     return d_R
+
+
+def add_gradients_of_called(
+    called: Sequence[Called], d_R: Tensor, d_gates: Tensor, kept: Tensor
+) -> None:
+    """Write d_R[gate] = sum over time and batch of d_gate y, where a called gate multiplies y.
+
+    Args:
+        called: the matrices of called gates.
+        d_R: takes the result, (Gr, N, D out, D in).
+        d_gates: (T, B, N, G, D), contiguous.
+        kept: what the forward kept, (T, B, N, …), with the values y.
+    """
+    steps, batch, heads, _, dim = d_gates.shape
+    rows = steps * batch
+    if not rows:
+        return
+    for matrix, gate, place in called:
+        left = d_gates[:, :, :, gate].reshape(rows, heads, dim).permute(1, 2, 0)
+        values = kept.view(rows, heads, -1)[:, :, place * dim : (place + 1) * dim]
+        for first, end in _parts(rows, d_gates.dtype == torch.float32):
+            part = left[:, :, first:end], values[first:end].transpose(0, 1)
+            _add_product(d_R[matrix], *part, first=not first)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:

@@ -12,7 +12,7 @@ from ..call.tensors import SomeTensors, States
 from .arguments import Field, run
 from .compile import cpu_library
 from .plans import plan_of
-from .tasks import multiplies_features, sizes_of
+from .tasks import multiplies_features, parted_pairs, sizes_of
 
 
 def run_sequence(
@@ -41,7 +41,7 @@ def run_sequence(
     values = call.initial_values
     last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
     given: Sequence[Field] = states or [None] * len(values)
-    sizes = sizes_of(steps, batch, heads, dim, counts.dense)
+    sizes = sizes_of(steps, batch, heads, dim, parted_pairs(layer_call.cell))
     own: list[Field] = [layers, features, x, *x.stride()[:2], *given, *last, y, *values, *flat]
     run(library.rnnc_layers, *sizes, *own)
     return y, last

@@ -33,6 +33,7 @@ class CpuTarget(Target):
     dtypes: tuple[torch.dtype, ...] = COMPUTED
     takes_masks = True
     takes_inputs = True
+    takes_stages = True
     reads_by_address = True
     takes_steps = True
     steps_as_sequences = True
@@ -76,7 +77,7 @@ class CpuTarget(Target):
         """Return the shape of `Forward.saved` for the sizes T, B, N and D."""
         steps, batch, heads, dim = sizes
         keeps = for_backward and not self.computes_gates_again(save)
-        return (steps if keeps else 0, batch, heads, len(facts_of(cell).saved), dim)
+        return (steps if keeps else 0, batch, heads, *facts_of(cell).kept_shape(dim))
 
     def load_ahead(
         self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor

@@ -7,12 +7,22 @@ from functools import lru_cache
 
 import torch
 
+from ...cellspec.cell import CellSpec
+from ..call.facts import facts_of
 from .arguments import Sizes
 
 
 def sizes_of(steps: int, batch: int, heads: int, dim: int, pairs: int) -> Sizes:
     """Return the sizes of a call and its tasks; `pairs` are matrices that a kernel multiplies."""
     return _sizes(steps, batch, heads, dim, pairs, torch.get_num_threads())
+
+
+def parted_pairs(cell: CellSpec) -> int:
+    """Return the matrices of a cell whose units may be divided among tasks; 0 for no parts.
+
+    Units of a step with stages exchange values within it, so a task has all units of a head.
+    """
+    return 0 if cell.has_stages else facts_of(cell).counts.dense
 
 
 @lru_cache(maxsize=1024)

@@ -102,7 +102,8 @@ def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
 
     x is (B, input); `settings` have the dropout of this call.
     """
-    if settings.cell.inputs or (settings.dropout and settings.layers > 1):
+    cell = settings.cell
+    if cell.inputs or cell.has_stages or (settings.dropout and settings.layers > 1):
         return None
     return direct_call(settings, tensors, Asked(single=True))
 
@@ -131,7 +132,7 @@ def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
 def _backend(settings: Settings, tensors: Tensors) -> str:
     device = tensors.x.device
     name = resolve_backend(settings.backend, device.type, device.index)
-    if name != "reference" and settings.cell.has_stages:
+    if settings.cell.has_stages and name != "reference" and not TARGETS[name].takes_stages:
         return backend_of_stages(settings)
     return name
 

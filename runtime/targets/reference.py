@@ -139,7 +139,7 @@ def _summed(cell: CellSpec, pairs: tuple[Pair, ...]) -> list[Pair]:
 
     It does not depend on the order of declarations.
     """
-    return in_order_of_sums(cell, [pair for pair in pairs if pair.gate not in cell.called])
+    return in_order_of_sums(cell, pairs)
 
 
 def evaluate(

@@ -36,6 +36,7 @@ class Target(ABC):
         dtypes: those that its kernels compute in.
         takes_masks: whether its calls take lengths and resets.
         takes_inputs: whether its calls take inputs that no weight multiplies.
+        takes_stages: whether its kernels run cells that call gates or reduce over units.
         reads_by_address: whether R, b and R_diag of one head may have any shape, those of several
             heads any strides.
         takes_steps: whether it has kernels for a single step: `step` and `step_backward`. Others
@@ -49,6 +50,7 @@ class Target(ABC):
     dtypes: tuple[torch.dtype, ...]
     takes_masks = False
     takes_inputs = False
+    takes_stages = False
     reads_by_address = False
     takes_steps = False
     steps_as_sequences = False

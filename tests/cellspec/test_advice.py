@@ -214,7 +214,6 @@ def test_what_has_no_row_is_an_expression_of_rows(author, wrong, advised, follow
         ("(a > 0)(b)", "where(a > 0, b, 0)", lambda a, b: b),
         ("(b < a)(a, 2 * b)", "where(b < a, a, 2*b)", lambda a, b: torch.where(b < a, a, 2 * b)),
         ("(a + b)(a - b)", "(a + b) * (a - b)", lambda a, b: (a + b) * (a - b)),
-        ("a(b)", "a * b", lambda a, b: a * b),
         ("pow(a, 2, 3)", "a**2 % 3", lambda a, b: a**2 % 3),
         ("pow(2, x, 3)", "2**x % 3", lambda x, b: 2**x % 3),
         ("pow(a + b, 2, 3.5)", "(a + b)**2 % 3.5", lambda a, b: (a + b) ** 2 % 3.5),
@@ -275,6 +274,17 @@ def test_a_function_of_math_names_ours_with_its_arguments(author, name):
         ("torch.pow(g, h)", "a ** b"),
         ("g.clamp(-1, 1)", "clip(x, low, high)"),
         ("g.detach()", "stop_gradient(x)"),
+        ("sum(h)", "total(x)"),
+        ("max(h)", "largest(x)"),
+        ("min(h)", "-largest(-x)"),
+        ("math.fsum(h)", "total(x)"),
+        ("np.mean(h)", "mean(x)"),
+        ("torch.sum(h)", "total(x)"),
+        ("torch.amax(h)", "largest(x)"),
+        ("torch.softmax(h, -1)", "softmax(x)"),
+        ("h.softmax(-1)", "softmax(x)"),
+        ("h.mean()", "mean(x)"),
+        ("h.sum()", "total(x)"),
         ("min(g, h)", "minimum(a, b)"),
         ("max(g, h)", "maximum(a, b)"),
     ],
@@ -299,13 +309,13 @@ def follow(author: Author, advice: str) -> None:
 
 def test_a_matrix_product_in_the_body_is_a_gate(author):
     advice = author.advice("r: Gate, z: Gate, h: State", "return r * R(h) + z")
-    declaration = re.match(r"n: Gate = gate\(input=False\)", advice)
-    assert "n in place of R(h)" in advice
-    cell = author.cell(f"r: Gate, z: Gate, h: State, {declaration[0]}", "return r * n + z")
-    assert [(p.gate, p.source) for p in cell.dense_pairs][-1] == ("n", "h")
+    assert advice == "R: Gate = gate(input=False) in the signature, for a product with a matrix"
+    signature = f"r: Gate, z: Gate, h: State, {advice.split(' in the ')[0]}"
+    cell = author.cell(signature, "return r * R(h) + z")
+    assert [(p.gate, p.source) for p in cell.dense_pairs][-1] == ("R", "h")
     same(cell, lambda r, z, h: z)
-    product = author.advice("r: Gate, z: Gate, h: State", "return R(tanh(r) * h) + z")
-    assert "see docs/limits.md" in product
+    product = author.cell(signature, "return R(tanh(r) * h) + z")
+    assert [(p.gate, p.source) for p in product.dense_pairs][-1] == ("R", "R()")
 
 
 @pytest.mark.parametrize(

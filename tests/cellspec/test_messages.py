@@ -170,7 +170,7 @@ def numpy_where(g: Gate, h: State):
 
 
 def called_gate(g: Gate, h: State):
-    return g(h)
+    return g(2 * h) + g
 
 
 def called_value(g: Gate, h: State):
@@ -343,7 +343,7 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (assigned_item, "used as a sequence", "arithmetic within one unit"),
         (deleted_item, "used as a sequence", "arithmetic within one unit"),
         (numpy_where, "a call of numpy.where", "from rnnc import where, and where(condition"),
-        (called_gate, "a call of `g`, with `h`", "g * h, for a product of two values"),
+        (called_gate, "the gate `g` used as a value", "y = g(…), and y in both places"),
         (called_value, "a call of `g + h`, with `h`, 2", "a * b, for a product of two values"),
         (called_condition, "a call of the condition `g > 0`", "where(g > 0, g, h)"),
         (hidden_function, "here `floor` is an argument of the cell", "rnnc.floor(…), or another"),

@@ -154,8 +154,9 @@ def show_command(
 
 
 def _with_values(cell: CellSpec) -> str:
-    """The equations of a cell, what they start from, what is drawn, and the kind of recurrence."""
+    """The equations of a cell, what they start from, what is drawn, and how its units meet."""
     from ...cellspec.noise.mean import notes_on_draws
+    from ...cellspec.stages.words import notes_on_exchanges
 
     values = [
         *(f"{c.name} = {c.value:g}" for c in cell.constants),
@@ -168,5 +169,5 @@ def _with_values(cell: CellSpec) -> str:
         *(f"{p.name} is learned, a value per unit, and starts at {p.init:g}" for p in cell.params),
         *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
     ]
-    values.append(f"recurrence: {cell.recurrence}")
+    values += [f"recurrence: {cell.recurrence}", *notes_on_exchanges(cell)]
     return "\n".join([str(cell), *(f"  {value}" for value in values)])

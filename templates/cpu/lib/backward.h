@@ -4,6 +4,9 @@
 
 #include "layout.h"
 #include "product.h"
+#ifdef RNNC_STAGES
+#include "stages.h"
+#endif
 #include "together.h"
 
 namespace rnnc {
@@ -44,6 +47,7 @@ class BackwardTask {
       }
       run_row(row, place, before, after, offset);
     }
+    finish_rows();
     add_row(step_sums_, (double*)sums_, kSums * width_);
   }
 
@@ -51,7 +55,7 @@ class BackwardTask {
   void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
     const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGates;
-    for (int i = 0; i < kDensePairs && packed_ != nullptr; ++i) {
+    for (int i = 0; i < kStatePairs && packed_ != nullptr; ++i) {
       const int p = kDenseOrder[i];
       const int64_t place = p * a_.sizes.heads + task_.head;
       multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,
@@ -77,14 +81,57 @@ class BackwardTask {
 
   // One row of a step: `place` is where the step of the row begins in tensors over time, and the
   // states before and after it lie at an offset into an array of each state.
+#ifdef RNNC_STAGES
+  void run_row(int64_t row, int64_t place, const real* const* before, const real* const* after,
+               int64_t offset) {
+    stages_.set(row, place, before, after, offset);
+  }
+
+  // All stages of the rows that run a step.
+  void finish_rows() {
+    const int64_t dim = a_.sizes.dim;
+    const auto run = [&](int stage, const BackwardRow& row, real* d_values, const real* sums) {
+      real* const d_params = step_sums_ + kGates * width_;
+      const real* kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
+#ifdef RNNC_UNWEIGHTED
+      load_unweighted(a_.unweighted, task_, row.place / step_stride_, task_.first_row + row.number,
+                      inputs_, width_);
+      const real* const inputs = inputs_;
+#else
+      const real* const inputs = nullptr;
+#endif
+      backward_stage(stage, kept, kept + kSaved * dim - task_.first_unit, row.before, row.after,
+                     params_, inputs, d_values, sums, width_, d_state(0, row.number), state_width_,
+                     d_gates_of(row.place), d_params, dim, task_.units);
+    };
+    const auto multiply = [&](const StageProduct& product, const BackwardRow& row, int64_t rows,
+                              real* to, int64_t stride) {
+      const int64_t matrix = product.matrix * a_.sizes.heads + task_.head;
+      rnnc::multiply(d_gates_of(row.place) + product.gate * dim, row_stride_ * kGates,
+                     packed_ + matrix * padded(dim) * dim, rows, dim, task_.units, to, stride);
+    };
+    const auto multiply_diagonal = [&](const StageProduct& product, const BackwardRow& row, real* to) {
+      const real* const d_gate = d_gates_of(row.place) + product.gate * dim;
+      const real* const kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
+      real* const d_diagonal = step_sums_ + (kGates + kParams + product.matrix) * width_;
+      add_product(d_gate, kept + product.kept * dim, d_diagonal, task_.units);
+      add_product(d_gate, diagonal_ + product.matrix * width_, to, task_.units);
+    };
+    stages_.run(task_.units, run, multiply, multiply_diagonal);
+    for (int64_t i = 0; i < stages_.count(); ++i) {
+      const BackwardRow& row = stages_.row(i);
+      sum_row(row.number, d_gates_of(row.place), row.before, 0);
+    }
+    stages_.clear();
+  }
+
+#else
   void run_row(int64_t row, int64_t place, const real* const* before, const real* const* after,
                int64_t offset) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
-    real* const d_bias = step_sums_;
-    real* const d_params = d_bias + kGates * width_;
-    real* const d_diagonal = d_params + kParams * width_;
-    const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
-    real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
+    real* const d_params = step_sums_ + kGates * width_;
+    const real* kept = a_.kept + kept_place(place + head_, dim) + task_.first_unit;
+    real* d_gates = d_gates_of(place);
 #ifdef RNNC_UNWEIGHTED
     load_unweighted(a_.unweighted, task_, place / step_stride_, task_.first_row + row, inputs_,
                     width_);
@@ -94,8 +141,24 @@ class BackwardTask {
     backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
                  d_gates, d_params, dim, units);
 #endif
+    sum_row(row, d_gates, before, offset);
+  }
+
+  void finish_rows() {}
+#endif
+
+  // The gradients of a row's gates: where its step begins in tensors over time.
+  real* d_gates_of(int64_t place) {
+    return a_.d_gates + (place + head_) * kGates + task_.first_unit;
+  }
+
+  // Add a row to the sums over rows, and what passes to its states through diagonal weights.
+  void sum_row(int64_t row, const real* d_gates, const real* const* before, int64_t offset) {
+    const int64_t dim = a_.sizes.dim, units = task_.units;
+    real* const d_bias = step_sums_;
+    real* const d_diagonal = d_bias + (kGates + kParams) * width_;
     for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
-    for (int i = 0; i < kDiagonalPairs; ++i) {
+    for (int i = 0; i < kStateDiagonals; ++i) {
       const int p = kDiagonalOrder[i];
       const real* d_gate = d_gates + kDiagonalGate[p] * dim;
       add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width_, units);
@@ -127,6 +190,9 @@ class BackwardTask {
   // first, and steps in double, so that long sequences cost no digits.
   Scratch step_sums_;
   ScratchOf<double> sums_;
+#ifdef RNNC_STAGES
+  BackwardStages stages_{task_.rows, width_};
+#endif
 #ifdef RNNC_UNWEIGHTED
   Scratch inputs_{kUnweighted * width_};  // of a row
 #endif

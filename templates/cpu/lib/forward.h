@@ -4,6 +4,9 @@
 #include "dots.h"
 #include "layout.h"
 #include "product.h"
+#ifdef RNNC_STAGES
+#include "stages.h"
+#endif
 #include "together.h"
 
 namespace rnnc {
@@ -100,28 +103,53 @@ class ForwardTask {
     }
     real* const all_gates = gates_of_inputs(step, first_row, rows);
     const Reading reading = {!small_, kDenseOrderIsFree && step % 2 > 0};
-    for (int i = 0; i < kDensePairs; ++i) {
-      const int p = kDenseOrder[reading.backwards ? kDensePairs - 1 - i : i];
+    for (int i = 0; i < kStatePairs; ++i) {
+      const int p = kDenseOrder[reading.backwards ? kStatePairs - 1 - i : i];
       add_dense(p, sources[kDenseSource[p]], row_stride, first_row, rows,
                 all_gates + kDenseGate[p] * width_, reading);
     }
     for (int64_t row = 0; row < rows; ++row) {
       real* gates = all_gates + row * kGates * width_;
       const int64_t offset = row * row_stride;
-      for (int i = 0; i < kDiagonalPairs; ++i) {
+      for (int i = 0; i < kStateDiagonals; ++i) {
         const int p = kDiagonalOrder[i];
         add_product(diagonal_ + p * width_, before[kDiagonalSource[p]] + offset,
                     gates + kDiagonalGate[p] * width_, task_.units);
       }
-      if (a_.kept != nullptr) {
-        real* kept = a_.kept + (start + offset) * kSaved + task_.first_unit;
-        forward_row<true>(gates, before, after, offset, params_, width_, kept, dim, task_.units);
-      } else {
-        forward_row<false>(gates, before, after, offset, params_, width_, nullptr, dim,
-                           task_.units);
-      }
+      real* const kept =
+          a_.kept != nullptr ? a_.kept + kept_place(start + offset, dim) + task_.first_unit : nullptr;
+      run_pointwise(row, gates, before, after, offset, kept);
+    }
+    finish_rows(rows, all_gates);
+  }
+
+#ifdef RNNC_STAGES
+  void run_pointwise(int64_t row, real* gates, const real* const* before, real* const* after,
+                     int64_t offset, real* kept) {
+    stages_.set(row, gates, before, after, offset, kept);
+  }
+
+  // All stages of rows of a step.
+  void finish_rows(int64_t rows, real* gates) {
+    const auto multiply = [&](const StageProduct& product, const real* values, int64_t stride) {
+      add_dense(product.matrix, values, stride, 0, rows, gates + product.gate * width_);
+    };
+    stages_.run(rows, params_, diagonal_, a_.sizes.dim, task_.units, multiply);
+  }
+#else
+  void run_pointwise(int64_t, real* gates, const real* const* before, real* const* after,
+                     int64_t offset, real* kept) {
+    const int64_t dim = a_.sizes.dim;
+    if (kept != nullptr) {
+      forward_row<true>(gates, before, after, offset, params_, width_, kept, dim, task_.units);
+    } else {
+      forward_row<false>(gates, before, after, offset, params_, width_, nullptr, dim,
+                         task_.units);
     }
   }
+
+  void finish_rows(int64_t, real*) {}
+#endif
 
   // gates[row][gate][unit] of rows of a step, before the products with states.
   real* gates_of_inputs(int64_t step, int64_t first_row, int64_t rows) {
@@ -225,6 +253,9 @@ class ForwardTask {
   const int64_t block_rows_, block_steps_;
   Scratch bias_, diagonal_, params_, gates_;
   Scratch features_;  // of a block of steps, [steps][rows][features]
+#ifdef RNNC_STAGES
+  ForwardStages stages_{block_rows_, width_};
+#endif
 };
 
 template <class Runner, class Arguments>

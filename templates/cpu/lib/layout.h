@@ -229,6 +229,20 @@ RNNC_INLINE const real* states_before(int64_t step, const TimeOrder& time, const
   return step > 0 ? states + time.at(step - 1) * step_stride : initial;
 }
 
+#ifndef RNNC_STAGES
+constexpr int kStatePairs = kDensePairs, kStateDiagonals = kDiagonalPairs;
+#endif
+
+// Where the kept values of a row begin. `place`: where its head's units begin in a tensor over time.
+RNNC_INLINE int64_t kept_place(int64_t place, int64_t dim) {
+#ifdef RNNC_STAGES
+  return place / dim * (kSaved * dim + kSavedStatistics);
+#else
+  (void)dim;
+  return place * kSaved;
+#endif
+}
+
 // Whether a call is worth waking other threads: below some microseconds of arithmetic it is not.
 // A pointwise map takes as long as some hundred multiplications.
 RNNC_INLINE bool worth_threads(const Sizes& s, bool multiplies) {

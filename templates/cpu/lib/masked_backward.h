@@ -36,6 +36,7 @@ class MaskedBackwardTask : public BackwardTask {
       }
       run_row(row, place, before, after, 0);
     }
+    finish_rows();
     add_row(step_sums_, (double*)sums_, kSums * width_);
   }
 
@@ -53,7 +54,7 @@ class MaskedBackwardTask : public BackwardTask {
       while (end < task_.rows && how(step, end) != kHold) ++end;
       const real* d_gates =
           a_.d_gates + (time_.at(step) * step_stride_ + head_ + row * row_stride_) * kGates;
-      for (int i = 0; i < kDensePairs && packed_ != nullptr; ++i) {
+      for (int i = 0; i < kStatePairs && packed_ != nullptr; ++i) {
         const int p = kDenseOrder[i];
         const int64_t place = p * a_.sizes.heads + task_.head;
         multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,

@@ -57,7 +57,7 @@ class MaskedForwardTask : public ForwardTask {
 
   real* kept(int64_t step, int64_t row) const {
     if (a_.kept == nullptr) return nullptr;
-    return a_.kept + (place(step, row) - task_.first_unit) * kSaved + task_.first_unit;
+    return a_.kept + kept_place(place(step, row) - task_.first_unit, a_.sizes.dim) + task_.first_unit;
   }
 
   void hold(int64_t step, int64_t row) {
@@ -86,7 +86,7 @@ class MaskedForwardTask : public ForwardTask {
       }
       load_inputs(time_.at(step), rows[i], 1, gates_ + i * kGates * width_);
     }
-    for (int i = 0; i < kDensePairs; ++i) {
+    for (int i = 0; i < kStatePairs; ++i) {
       const int p = kDenseOrder[i];
       add_dense(p, source(kDenseSource[p], 0), dim, 0, count, gates_ + kDenseGate[p] * width_);
     }
@@ -98,18 +98,14 @@ class MaskedForwardTask : public ForwardTask {
         before[s] = source(s, i) + task_.first_unit;
         after[s] = a_.states[s] + place(step, rows[i]);
       }
-      for (int d = 0; d < kDiagonalPairs; ++d) {
+      for (int d = 0; d < kStateDiagonals; ++d) {
         const int p = kDiagonalOrder[d];
         add_product(diagonal_ + p * width_, before[kDiagonalSource[p]],
                     gates + kDiagonalGate[p] * width_, task_.units);
       }
-      if (a_.kept != nullptr) {
-        forward_row<true>(gates, before, after, 0, params_, width_, kept(step, rows[i]), dim,
-                          task_.units);
-      } else {
-        forward_row<false>(gates, before, after, 0, params_, width_, nullptr, dim, task_.units);
-      }
+      run_pointwise(i, gates, before, after, 0, kept(step, rows[i]));
     }
+    finish_rows(count, gates_);
   }
 
   // The states before a step of the gathered rows, [kStates][block_rows_][dim].

@@ -58,9 +58,10 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
         ("mingru", "affine"),
         ("cornn", "dense from y z"),
         ("sru", "diagonal from c"),
-        ("gru_reset_first", "dense from h and the step"),
-        ("wmc_lstm", "dense from h c and the step"),
-        ("mgu3", "dense from the step"),
+        ("gru_reset_first", "dense, 1 further exchange"),
+        ("wmc_lstm", "dense from h c, 1 further exchange"),
+        ("joint_norm_lstm", "dense, 2 further exchanges"),
+        ("mgu3", "dense"),
     ],
 )
 def test_list_names_the_kind_of_recurrence(

@@ -1,0 +1,56 @@
+"""The exchanges of a step in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..cell import CellSpec
+
+
+def notes_on_exchanges(cell: CellSpec) -> list[str]:
+    """What people are told of a step's exchanges, a line each; none for a cell without stages.
+
+    Args:
+        cell: any cell.
+    """
+    if not cell.has_stages:
+        return []
+    return [f"{exchanges_in_words(cell)} per step: {_listed(cell)}"]
+
+
+def exchanges_in_words(cell: CellSpec) -> str:
+    """How many exchanges between units a step has, such as "2 exchanges between units".
+
+    Args:
+        cell: any cell.
+    """
+    count = len(cell.levels.exchanges)
+    return f"{count or 'no'} exchange{'' if count == 1 else 's'} between units"
+
+
+def further_in_words(cell: CellSpec) -> str:
+    """How many exchanges a step has after the first, such as "1 further exchange"; empty if none.
+
+    Args:
+        cell: any cell.
+    """
+    count = cell.levels.further
+    return f"{count} further exchange{'' if count == 1 else 's'}" if count else ""
+
+
+def _listed(cell: CellSpec) -> str:
+    sources = [p.source for p in cell.dense_pairs if p.gate not in cell.called]
+    parts = []
+    for place, own in enumerate(cell.levels.exchanges):
+        names = [f"{node.name}(…)" for node in own]
+        if place == 0 and sources:
+            names.insert(0, f"products with {' and '.join(dict.fromkeys(sources))}")
+        parts.append(_joined(names))
+    return ", then ".join(parts) or "called gates of diagonal weights alone"
+
+
+def _joined(names: Sequence[str]) -> str:
+    *first, last = dict.fromkeys(names)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,1 @@
+"""Cells whose step has stages: their programs, and what units exchange between them."""
