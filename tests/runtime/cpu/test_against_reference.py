@@ -10,15 +10,14 @@ import rnnc
 import torch
 from torch import Tensor
 
-from ...one_stage import ONE_STAGE
-
 SHAPES = [(3, 5, 2, 7), (1, 1, 1, 1), (2, 63, 3, 5), (17, 3, 1, 40), (9, 4, 1, 33)]
+CELLS = rnnc.cells.names()
 slow = pytest.mark.slow
 # Every eighth cell by the flags that ship. The quick ones take a fifth of the time; what depends on
 # flags are loops that all cells share.
 COMPILED = [
     pytest.param(name, flags, marks=slow if turn and flags == "shipped" else ())
-    for turn, name in ((i % 8, name) for i, name in enumerate(ONE_STAGE))
+    for turn, name in ((i % 8, name) for i, name in enumerate(CELLS))
     for flags in (("quick", "shipped") if turn else ("shipped",))
 ]
 every_cell = pytest.mark.parametrize(("name", "compiled"), COMPILED, indirect=["compiled"])

@@ -20,8 +20,6 @@ from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
 from rnnc.runtime.store.tuned import Asked
 
-from ...one_stage import ONE_STAGE
-
 H200 = limits_of("H200")
 
 
@@ -104,7 +102,7 @@ def test_an_error_is_the_caller_s_and_leaves_nothing(folder):
     assert not memos(folder)
 
 
-@pytest.mark.parametrize("name", ONE_STAGE)
+@pytest.mark.parametrize("name", rnnc.cells.names())
 def test_facts_are_those_of_the_derived_cell(name):
     cell = rnnc.cells.get(name)
     first = facts_of(cell)
