@@ -28,7 +28,7 @@ a state <span class="key state">h</span>, a learned parameter or a constant
 <span class="key param">p</span>, a function <span class="key function">tanh</span>, and a new
 state <span class="key new">h′</span>.
 
-The report of a cell that kernels run has its equations, its plan on the chip, the estimated time of
+The report of a cell that CUDA kernels run has its equations, its plan, the estimated time of
 a step, and which lines of the kernels each term became. The reports are for {SHAPE.heads} heads of
 {SHAPE.head_dim} units in bfloat16 on an {GPU}, and their times are estimates. `rnnc report` writes
 the same page for any cell, size and GPU.
@@ -71,7 +71,7 @@ def write(output: Path) -> None:
 
 
 def report(name: str, folder: Path) -> Facts:
-    """Write the report of a cell; there is none of a cell that no kernel runs.
+    """Write the report of a cell; there is none of a cell that no CUDA kernel runs.
 
     Args:
         name: of the cell.
@@ -112,7 +112,7 @@ def _entry(facts: Facts) -> str:
 def _words(facts: Facts) -> str:
     """The line below a docstring: work, plan, and the way to the report."""
     if not facts.operations:
-        return "Runs by operations of torch."
+        return "Runs by kernels on a CPU, and by operations of torch on a GPU."
     forward, backward = facts.operations
     words = [f"{forward} + {backward} operations per unit and step, forward and backward."]
     if facts.kinds:
