@@ -81,10 +81,7 @@ def layer_call_of(
     tf32: bool,
     masked: bool = False,
 ) -> LayerCall:
-    """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON.
-
-    `over_time` says which states the caller wants at all steps.
-    """
+    """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON."""
     check_choice("variant", choice.variant, variants())
     check_choice("save", choice.save, SAVES)
     spec = cell_of(cell)
