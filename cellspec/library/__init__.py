@@ -19,6 +19,7 @@ NAMES: tuple[str, ...] = (
     "cifg_lstm",
     "cornn",
     "delayed_lif",
+    "dropout_lstm",
     "elman",
     "exponential_lif",
     "fastgrnn",
@@ -47,6 +48,7 @@ NAMES: tuple[str, ...] = (
     "minlstm",
     "nas_cell",
     "nbrc",
+    "noisy_rate",
     "peephole_lstm",
     "qrnn",
     "ran",
@@ -60,6 +62,7 @@ NAMES: tuple[str, ...] = (
     "synaptic_lif",
     "ugrnn",
     "unicornn",
+    "zoneout_lstm",
 )
 
 
