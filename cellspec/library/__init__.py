@@ -20,6 +20,7 @@ NAMES: tuple[str, ...] = (
     "cornn",
     "damped_ema",
     "delayed_lif",
+    "dropout_lstm",
     "elman",
     "ema",
     "exponential_lif",
@@ -52,6 +53,7 @@ NAMES: tuple[str, ...] = (
     "minlstm",
     "nas_cell",
     "nbrc",
+    "noisy_rate",
     "peephole_lstm",
     "qrnn",
     "ran",
@@ -68,6 +70,7 @@ NAMES: tuple[str, ...] = (
     "synaptic_lif",
     "ugrnn",
     "unicornn",
+    "zoneout_lstm",
 )
 
 
