@@ -105,7 +105,7 @@ def random_inputs(
         for spec in cell.states:
             value = spec.init + draw(B, N, D).detach()
             # A normaliser is positive by construction, and a part of channels is at most all.
-            if cell.name in ("slstm", "layer_norm_slstm") and spec.name == "n":
+            if "slstm" in cell.name and spec.name == "n":
                 value = value.abs() + 0.5
             if cell.name == "hodgkin_huxley" and spec.name in "mhn":
                 value = value.sigmoid()
