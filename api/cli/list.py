@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .. import cells
 from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.declare import Declaration
 from ..cellspec.stages.words import further_in_words
 from ..codegen.derive import Pointwise, derive
 from ..codegen.shape import PlanError
@@ -21,6 +22,8 @@ from .console import PIPE_WIDTH, print_lines, print_table, terminal
 
 # Columns that a paper's name needs at least.
 _LEAST_PAPER = 16
+# Letters of the names of a cell's gates, states or params.
+_LONGEST_NAMES = 28
 
 
 def print_list() -> None:
@@ -116,13 +119,21 @@ def _cell_table(found: Sequence[_Listed], room: int) -> Table:
         cell = listed.cell
         row = [
             f"[cyan]{escape(cell.name)}[/]",
-            *(" ".join(d.name for d in ds) for ds in (cell.gates, cell.states, cell.params)),
+            *map(_names, (cell.gates, cell.states, cell.params)),
             _recurrence(cell),
             listed.operations,
             escape(next(iter(cell.doc.splitlines()), "")),
         ]
         table.add_row(*row[: len(table.columns)])
     return table
+
+
+def _names(declared: Sequence[Declaration]) -> str:
+    """Names in a row; of many the first, the last and the number."""
+    text = " ".join(d.name for d in declared)
+    if len(text) <= _LONGEST_NAMES:
+        return text
+    return f"{declared[0].name} … {declared[-1].name} ({len(declared)})"
 
 
 def _recurrence(cell: CellSpec) -> str:
@@ -134,5 +145,6 @@ def _recurrence(cell: CellSpec) -> str:
 
 
 def _sources(cell: CellSpec, pairs: Sequence[Pair]) -> str:
-    sources = list(dict.fromkeys(p.source for p in pairs))
-    return "" if sources == [cell.states[0].name] else f" from {' '.join(sources)}"
+    """The states that feed weights, but the first where it alone does."""
+    sources = list(dict.fromkeys(p.source for p in pairs if p.gate not in cell.called))
+    return "" if sources in ([], [cell.states[0].name]) else f" from {' '.join(sources)}"

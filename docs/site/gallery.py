@@ -28,8 +28,8 @@ a state <span class="key state">h</span>, a learned parameter or a constant
 <span class="key param">p</span>, a function <span class="key function">tanh</span>, and a new
 state <span class="key new">h′</span>.
 
-The report of a cell has its equations, its plan on the chip, the estimated time of a step, and
-which lines of the kernels each term became. The reports are for {SHAPE.heads} heads of
+The report of a cell that CUDA kernels run has its equations, its plan, the estimated time of
+a step, and which lines of the kernels each term became. The reports are for {SHAPE.heads} heads of
 {SHAPE.head_dim} units in bfloat16 on an {GPU}, and their times are estimates. `rnnc report` writes
 the same page for any cell, size and GPU.
 """
@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     Attributes:
         name: of the cell.
         doc: the first line of its docstring.
-        operations: of the equations, forward and backward.
+        operations: of the equations, forward and backward; empty without a report.
         kinds: of the kernels, forward and backward; empty without a plan.
         nanoseconds: estimated per step, forward and backward.
         picture: its SVG.
@@ -71,14 +71,17 @@ def write(output: Path) -> None:
 
 
 def report(name: str, folder: Path) -> Facts:
-    """Write the report of a cell.
+    """Write the report of a cell; there is none of a cell that no CUDA kernel runs.
 
     Args:
         name: of the cell.
         folder: of the reports.
     """
     cell = rnnc.cells.get(name)
-    found = Report.of(cell, SHAPE, limits_of(GPU))
+    try:
+        found = Report.of(cell, SHAPE, limits_of(GPU))
+    except rnnc.PlanError:
+        return Facts(name, cell.doc.partition("\n")[0], (), (), (), graph.picture_of(cell))
     text = page_of([found], command_of([cell], SHAPE, GPU, "auto"))
     (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return Facts(
@@ -92,14 +95,6 @@ def report(name: str, folder: Path) -> Facts:
 
 
 def _entry(facts: Facts) -> str:
-    forward, backward = facts.operations
-    words = [f"{forward} + {backward} operations per unit and step, forward and backward."]
-    if facts.kinds:
-        kind = " and ".join(dict.fromkeys(facts.kinds))
-        times = " + ".join(f"{ns / 1000:.2f}" for ns in facts.nanoseconds)
-        words.append(f"A {kind} plan, {times} µs per step.")
-    else:
-        words.append("No plan at this size.")
     return f"""<div class="cell" markdown>
 
 ### {facts.name}
@@ -108,7 +103,22 @@ def _entry(facts: Facts) -> str:
 
 {facts.doc}
 
-{" ".join(words)} [Report of {facts.name}](reports/{facts.name}.html)
+{_words(facts)}
 
 </div>
 """
+
+
+def _words(facts: Facts) -> str:
+    """The line below a docstring: work, plan, and the way to the report."""
+    if not facts.operations:
+        return "Runs by kernels on a CPU, and by operations of torch on a GPU."
+    forward, backward = facts.operations
+    words = [f"{forward} + {backward} operations per unit and step, forward and backward."]
+    if facts.kinds:
+        kind = " and ".join(dict.fromkeys(facts.kinds))
+        times = " + ".join(f"{ns / 1000:.2f}" for ns in facts.nanoseconds)
+        words.append(f"A {kind} plan, {times} µs per step.")
+    else:
+        words.append("No plan at this size.")
+    return " ".join([*words, f"[Report of {facts.name}](reports/{facts.name}.html)"])

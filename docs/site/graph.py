@@ -16,6 +16,8 @@ from rnnc.cellspec.expression.node import Node
 COLUMN, ROW, HEIGHT = 64, 24, 16  # from column to column, from row to row, and of a box
 _LETTER, _MARGIN = 6.2, 8
 _SWEEPS = 12  # over the columns, to order their rows
+# Of boxes, by the operation; a called gate multiplies by its matrix.
+_KINDS = {"call": "function", "units": "function", "gate": "gate"}
 _SIGNS = {"*": "×", "/": "÷", "-": "−", "neg": "−", "&": "and", "|": "or", "~": "not"}
 
 
@@ -85,7 +87,7 @@ def _places(cell: CellSpec) -> list[Place]:
         elif node.args and not all(arg.is_number for arg in node.args):
             sources = [boxes[arg] for arg in dict.fromkeys(node.args) if arg in boxes]
             column = 1 + max(source.column for source in sources)
-            kind = "function" if node.op == "call" else "sum"
+            kind = _KINDS.get(node.op, "sum")
             boxes[node] = Place(_label(node), kind, column, sources)
     last = 1 + max(box.column for box in boxes.values())
     news = [
@@ -117,6 +119,10 @@ def _label(node: Node) -> str:
     if node.op == "call":
         numbers = [str(arg) for arg in node.args if arg.is_number]
         return node.name + (f" {', '.join(numbers)}" if numbers and len(node.args) < 4 else "")
+    if node.op in ("gate", "units"):
+        return node.name
+    if node.op == "member":
+        return f"[{node.value}]"
     if node.op == "**":
         return f"^{node.value}"
     sign = _SIGNS.get(node.op, node.op)

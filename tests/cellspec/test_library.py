@@ -1,4 +1,8 @@
-"""Every cell of the library against a second implementation of its paper, in numpy or torch."""
+"""Every cell of the library against a second implementation of its paper, in numpy or torch.
+
+Here are steps of one unit. Cells whose units meet within a step are compared in
+`tests/runtime/test_library_stages.py`.
+"""
 
 import re
 from pathlib import Path
@@ -10,6 +14,8 @@ import torch
 from rnnc.cellspec import library
 from rnnc.cellspec.cell import CellSpec
 from rnnc.cellspec.library import NAMES, load
+
+from ..one_stage import ONE_STAGE
 
 FOLDER = Path(library.__file__).parent
 UNITS = 64
@@ -293,6 +299,29 @@ def unicornn(g, s, p, k):
     return y, z
 
 
+@step
+def noisy_rate(g, s, p, k):
+    # Euler's step of the paper's tau dr/dt = -r + f(...), with alpha = dt / tau.
+    return s.h + k.alpha * (-s.h + softplus(g.g + g.xi))
+
+
+@step
+def zoneout_lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * tanh(g.z)
+    h = sigmoid(g.o) * tanh(c)
+    return g.keep_h * s.h + (1 - g.keep_h) * h, g.keep_c * s.c + (1 - g.keep_c) * c
+
+
+@step
+def dropout_lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * (tanh(g.z) * g.kept)
+    return sigmoid(g.o) * tanh(c), c
+
+
+# Params of norms.
+SHIFTS = "b_i b_f b_z b_o gain_c b_c"
+GAINS_OF_LSTM = "gain_i_x gain_f_x gain_z_x gain_o_x gain_i_h gain_f_h gain_z_h gain_o_h"
+GAINS_OF_GRU = "gain_z_x gain_r_x gain_n_x gain_z_h gain_r_h gain_n_h"
 # gates with input, with bias; dense pairs, diagonal pairs; states; params; constants
 STRUCTURE = {
     "antisymmetric_rnn": (1, 1, 1, 0, "h", "", "epsilon gamma"),
@@ -301,6 +330,7 @@ STRUCTURE = {
     "cfn": (3, 2, 2, 0, "h", "", ""),
     "cifg_lstm": (3, 3, 3, 0, "h c", "", ""),
     "cornn": (1, 1, 2, 0, "y z", "", "dt gamma epsilon"),
+    "dropout_lstm": (4, 4, 4, 0, "h c", "", "share"),
     "elman": (1, 1, 1, 0, "h", "", ""),
     "fastgrnn": (1, 0, 1, 0, "h", "b_z b_h zeta nu", ""),
     "fastrnn": (1, 1, 1, 0, "h", "alpha beta", ""),
@@ -322,6 +352,7 @@ STRUCTURE = {
     "minlstm": (3, 3, 0, 0, "h", "", ""),
     "nas_cell": (8, 8, 8, 0, "h c", "", ""),
     "nbrc": (3, 2, 2, 0, "h", "", ""),
+    "noisy_rate": (1, 1, 1, 0, "h", "", "alpha sigma"),
     "peephole_lstm": (4, 4, 4, 0, "h c", "p_i p_f p_o", ""),
     "qrnn": (3, 3, 0, 0, "h c", "", ""),
     "ran": (3, 2, 2, 0, "h c", "", ""),
@@ -339,6 +370,7 @@ STRUCTURE = {
     "rg_lru": (3, 2, 0, 0, "h", "decay", "c"),
     "s5": (2, 0, 0, 0, "re im", "alpha omega step", ""),
     "slstm_without_r": (4, 4, 0, 0, "h c n m", "", ""),
+    "zoneout_lstm": (4, 4, 4, 0, "h c", "", "p_h p_c"),
     "adaptive_lif": (1, 1, 1, 0, "z v a", "", "alpha rho beta threshold gamma"),
     "cfc": (3, 3, 3, 0, "x", "", ""),
     "delayed_lif": (1, 1, 1, 0, "s v s1 s2 s3 a", "d1 d2 d3 d4", "beta threshold alpha"),
@@ -353,8 +385,42 @@ STRUCTURE = {
     "rlif_fast_sigmoid": (1, 1, 1, 0, "s v", "", "beta threshold k"),
     "rlif_triangle": (1, 1, 1, 0, "s v", "", "beta threshold gamma"),
     "synaptic_lif": (1, 1, 1, 0, "s syn v", "", "alpha beta threshold slope"),
+    "block_gru": (1, 4, 4, 0, "h", "gain", ""),
+    "cfc_backbone": (1, 4, 4, 0, "x", "", ""),
+    "deep_transition_rnn": (1, 2, 2, 0, "h", "", ""),
+    "dreamer_gru": (3, 3, 3, 0, "h", "gain_r gain_n gain_u b_r b_n b_u", ""),
+    "dsgu": (2, 2, 3, 0, "h", "", ""),
+    "entity_network": (2, 1, 1, 0, "h", "w slope", ""),
+    "gru_d": (4, 4, 3, 0, "h", "", ""),
+    "gru_ode": (3, 3, 3, 0, "h", "", ""),
+    "gru_reset_first": (3, 3, 3, 0, "h", "", ""),
+    "joint_norm_lstm": (4, 0, 4, 0, "h c", f"gain_i gain_f gain_z gain_o {SHIFTS}", ""),
+    "layer_norm_gru": (3, 0, 3, 0, "h", f"{GAINS_OF_GRU} b_z b_r b_n b_m", ""),
+    "layer_norm_lstm": (4, 0, 4, 0, "h c", f"{GAINS_OF_LSTM} {SHIFTS}", ""),
+    "layer_norm_rnn": (1, 0, 1, 0, "h", "gain shift", ""),
+    "layer_norm_slstm": (4, 4, 4, 0, "y h c n m", "gain", ""),
+    "lem": (4, 4, 4, 0, "y z", "", "dt"),
+    "mgu": (2, 2, 2, 0, "h", "", ""),
+    "mgu1": (1, 2, 2, 0, "h", "", ""),
+    "mgu2": (1, 1, 2, 0, "h", "", ""),
+    "mgu3": (1, 1, 1, 0, "h", "b_f", ""),
+    "miru1": (2, 2, 2, 0, "h", "", "update"),
+    "miru2": (1, 1, 1, 0, "h", "", "reset update"),
+    "mogrifier_lstm": (1, 4, 13, 0, "h c", "", ""),
+    "multiplicative_lstm": (5, 4, 5, 0, "h c", "", ""),
+    "multiplicative_rnn": (2, 1, 2, 0, "h", "", ""),
+    "mut1": (3, 3, 2, 0, "h", "", ""),
+    "mut2": (3, 3, 3, 0, "h", "", ""),
+    "mut3": (3, 3, 3, 0, "h", "", ""),
+    "nested_lstm": (4, 8, 12, 0, "h c inner", "", ""),
+    "residual_lstm": (5, 4, 5, 0, "h c", "p_i p_f p_o", ""),
+    "rhn": (2, 6, 6, 0, "s", "", ""),
+    "sgu": (2, 2, 2, 0, "h", "", ""),
+    "sligru": (2, 2, 2, 0, "h", "", ""),
+    "wmc_lstm": (4, 4, 7, 0, "h c", "", ""),
 }
-# The states that feed the recurrent products, where they are not the first state alone.
+# What the recurrent matrices multiply, where it is not the first state alone: other states, and
+# what a gate `n` is called with, `n()`.
 SOURCES = {
     "cornn": {"y", "z"},
     "delayed_lif": {"a"},
@@ -362,13 +428,40 @@ SOURCES = {
     "mc_lstm": {"v"},
     "scrn": {"h", "s"},
     "sru": {"c"},
+    "block_gru": {"c()", "h", "r()", "u()"},
+    "cfc_backbone": {"f()", "g()", "h()", "x"},
+    "deep_transition_rnn": {"h", "n()"},
+    "dsgu": {"g()", "h", "o()"},
+    "gru_d": {"n()", "r()", "z()"},
+    "gru_ode": {"g()", "h"},
+    "gru_reset_first": {"h", "n()"},
+    "layer_norm_slstm": {"h"},
+    "lem": {"n_y()", "y"},
+    "mgu": {"h", "n()"},
+    "mgu1": {"h", "n()"},
+    "mgu2": {"h", "n()"},
+    "mgu3": {"n()"},
+    "miru1": {"h", "n()"},
+    "miru2": {"n()"},
+    "mogrifier_lstm": set("f() f_x() h i() i_x() o() o_x() q3() q5() r2() r4() z() z_x()".split()),
+    "multiplicative_lstm": {"f()", "h", "i()", "o()", "z()"},
+    "multiplicative_rnn": {"h", "n()"},
+    "mut1": {"h", "n()"},
+    "mut2": {"h", "n()"},
+    "mut3": {"h", "n()", "z()"},
+    "nested_lstm": set("f_h() f_x() h i_h() i_x() o_h() o_x() z_h() z_x()".split()),
+    "residual_lstm": {"h", "m()"},
+    "rhn": {"H2()", "H3()", "T2()", "T3()", "s"},
+    "sgu": {"g()", "h"},
+    "wmc_lstm": {"c", "h", "o_c()"},
 }
 
 
 def evaluate(cell: CellSpec, **values):
     """The cell's new states, by Python's own reading of its equations."""
     names = {**FUNCTIONS, **{c.name: c.value for c in cell.constants}, **values}
-    text = "\n".join(cell.equations()[len(cell.gates) :]).replace("'", "_next")
+    first = len(cell.gates) + len(cell.drawn)
+    text = "\n".join(cell.equations()[first:]).replace("'", "_next")
     parts = re.split(r"\n(?! )", text)  # a loop and its body are one part
     for _ in parts:  # one may read a new state that stands below it
         parts = [part for part in parts if not runs(part, names)]
@@ -426,7 +519,7 @@ def all_steps(neuron_steps, scan_steps):
     return STEPS | {name: of_arrays(step) for name, step in by_torch.items()}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_STAGE)
 @pytest.mark.parametrize("seed", range(3))
 def test_cell_computes_what_its_paper_says(name, seed, all_steps):
     cell = load(name)
@@ -457,11 +550,31 @@ def test_cell_has_the_weights_of_its_paper(name):
     assert sources == SOURCES.get(name, default)
 
 
-def test_names_are_sorted_and_complete(all_steps):
+def test_without_samples_cells_are_those_of_the_papers_evaluation():
+    """The mean of each state or candidate; Yang et al. add noise of mean 0."""
+    noise, plain = load("noisy_rate"), load("leaky_rate")
+    assert noise.mean().updates == plain.updates
+    for name, kept in (("zoneout_lstm", 0.3), ("dropout_lstm", 0.6)):
+        cell = load(name)
+        mean = cell.with_constants(**{c.name: kept for c in cell.constants}).mean()
+        gates, states, params, _ = draw(cell, 5)
+        gates |= {i.name: np.full(UNITS, kept) for i in cell.inputs}
+        groups = (gates, states, params, {})
+        wanted = STEPS[name](*(SimpleNamespace(**group) for group in groups))
+        values = {n: v for group in groups for n, v in group.items() if n not in cell.drawn}
+        np.testing.assert_allclose(evaluate(mean, **values), wanted, rtol=1e-12)
+
+
+def test_noise_of_rates_has_the_deviation_of_the_paper():
+    constants = load("noisy_rate").constant_values
+    assert constants["sigma"] == pytest.approx((2 / constants["alpha"]) ** 0.5 * 0.05)
+
+
+def test_names_are_sorted_and_complete(all_steps, stage_steps):
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert list(NAMES) == sorted(NAMES)
-    assert set(NAMES) == files == set(all_steps) == set(STRUCTURE)
-    assert len(NAMES) >= 58
+    assert set(NAMES) == files == {*all_steps, *stage_steps.STEPS} == set(STRUCTURE)
+    assert len(NAMES) >= 90
 
 
 # Where a cell moves a part of the paper's equations into its weights, the whole step is compared.

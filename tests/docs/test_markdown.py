@@ -171,10 +171,24 @@ def test_the_readme_counts_the_cells() -> None:
     assert f" {len(NAMES)} cells come with the package" in (ROOT / "README.md").read_text()
 
 
-def test_the_table_of_neurons_is_complete() -> None:
+def neurons() -> set[str]:
     page = (ROOT / "docs" / "neurons.md").read_text()
     rows = re.findall(r"^\| (`\w+`.*?) \|", page, re.MULTILINE)
-    shown = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    return set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+def test_the_tables_of_cells_are_complete() -> None:
+    page = (ROOT / "docs" / "cells.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (\d) \|$", page, re.MULTILINE)
+    assert {name for name, _, _ in rows} == set(NAMES) - neurons()
+    for name, doc, exchanges in rows:
+        cell = rnnc.cells.get(name)
+        assert f"{doc}." == cell.doc.splitlines()[0]
+        assert int(exchanges) == len(cell.levels.exchanges)
+
+
+def test_the_table_of_neurons_is_complete() -> None:
+    shown = neurons()
     spiking = {name for name in NAMES if "heaviside" in str(rnnc.cells.get(name))}
     assert spiking < shown < set(NAMES)
 

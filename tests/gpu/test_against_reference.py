@@ -24,6 +24,8 @@ from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.store.tuned import searched
 
+from ..one_stage import ONE_STAGE
+
 BATCHES, HEADS, DIMS = (1, 3, 17), (1, 3, 12), (16, 40, 64, 96, 128)
 LONG, SHORT, SPIKING_STEPS = 63, 1, 9
 DTYPES = ("bfloat16", "float16", "float32", "float64")
@@ -101,9 +103,10 @@ def large_case(i, j, dim, dtype, variant):
 
 
 SPIKING = {name for name in rnnc.cells.names() if "heaviside" in str(rnnc.cells.get(name))}
-# Neurons last, so that the cases of the other cells stay what they were.
+# Neurons and noisy cells last, so that the cases of the other cells stay what they were.
 NEURONS = SPIKING | {"cfc", "fitzhugh_nagumo", "ltc"}
-NAMES = sorted(rnnc.cells.names(), key=NEURONS.__contains__)
+NOISY = {name for name in ONE_STAGE if rnnc.cells.get(name).drawn}
+NAMES = sorted(ONE_STAGE, key=lambda name: (name in NOISY, name in NEURONS))
 CASES = [
     *(
         case(i, j, name, variant, dtype)

@@ -14,6 +14,8 @@ from rnnc.report.contents import Report
 from rnnc.report.page import page_of
 from rnnc.report.terms import Terms
 
+from ..one_stage import ONE_STAGE
+
 H200 = limits_of("H200")
 
 
@@ -43,7 +45,7 @@ def serious(page):
     ]
 
 
-@pytest.mark.parametrize("name", rnnc.cells.names())
+@pytest.mark.parametrize("name", ONE_STAGE)
 def test_the_page_of_every_cell_opens_without_an_error_or_a_request(name, opened, tmp_path):
     shape = rnnc.Shape(4, 32)
     path = write(tmp_path / "page.html", rnnc.cells.get(name), shape=shape)

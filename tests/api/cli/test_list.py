@@ -45,6 +45,7 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
         "further_exchanges": 0,
         "operations": {"forward": 9, "backward": 20},
     }
+    assert listed["layer_norm_lstm"]["further_exchanges"] == 2
     assert listed["leaky_rate"]["constants"] == {"alpha": 0.1}
     assert listed["sru"]["diagonal"][0][1] == "c"
 
@@ -57,6 +58,10 @@ def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
         ("mingru", "affine"),
         ("cornn", "dense from y z"),
         ("sru", "diagonal from c"),
+        ("gru_reset_first", "dense, 1 further exchange"),
+        ("wmc_lstm", "dense from h c, 1 further exchange"),
+        ("joint_norm_lstm", "dense, 2 further exchanges"),
+        ("mgu3", "dense"),
     ],
 )
 def test_list_names_the_kind_of_recurrence(
@@ -64,6 +69,12 @@ def test_list_names_the_kind_of_recurrence(
 ) -> None:
     line = next(li for li in run("list").stdout.splitlines() if li.startswith(f"{name} "))
     assert f"  {kind}  " in line
+
+
+def test_list_shortens_a_row_of_many_names(run: Callable[..., Result]) -> None:
+    line = next(li for li in run("list").stdout.splitlines() if li.startswith("layer_norm_lstm "))
+    assert "  i_x … o_h (8)  " in line
+    assert "  gain_i_x … b_c (14)  " in line
 
 
 def test_list_leaves_papers_out_of_a_narrow_terminal(

@@ -13,8 +13,10 @@ from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import nvrtc
 
+from ...one_stage import ONE_STAGE
+
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
-CELLS = [name for name in rnnc.cells.names() if rnnc.cells.get(name).dense_pairs]
+CELLS = [name for name in ONE_STAGE if rnnc.cells.get(name).dense_pairs]
 pytestmark = pytest.mark.usefixtures("compiler")
 PROGRAMMATIC = ("griddepcontrol.launch_dependents", "griddepcontrol.wait")
 

@@ -13,8 +13,9 @@ from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.cuda import nvrtc
 
+from ...one_stage import ONE_STAGE
+
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
-NAMES = rnnc.cells.names()
 DIMS = [64, 128, 40, 96, 16]
 DTYPES = ["bfloat16", "float32", "float16"]
 # 4 and 8 batch rows a block, one and several blocks a multiprocessor.
@@ -31,7 +32,7 @@ def in_turns(first):
     """Each cell on each architecture: in `make test` every tenth cell, on one of the four each."""
     return [
         pytest.param(name, arch, marks=() if i % 10 == first and turn == 0 else pytest.mark.slow)
-        for i, name in enumerate(NAMES)
+        for i, name in enumerate(ONE_STAGE)
         for arch, turn in ((arch, (i // 4 + j) % len(ARCHS)) for j, arch in enumerate(ARCHS))
     ]
 
@@ -53,7 +54,7 @@ def source_of(name, plan):
 
 def case_of(name, arch):
     """One of `ALL` that has a block plan: others for each cell and architecture."""
-    start = 7 * NAMES.index(name) + 11 * list(ARCHS).index(arch)
+    start = 7 * ONE_STAGE.index(name) + 11 * list(ARCHS).index(arch)
     for i in range(len(ALL)):
         dim, dtype, batch = ALL[(start + i) % len(ALL)]
         try:
@@ -70,14 +71,14 @@ def test_block_kernels_compile_as_planned(name, arch, compiles_as_planned):
 
 @pytest.mark.parametrize(("name", "arch"), in_turns(1))
 def test_alternating_kernels_compile_as_planned(name, arch, compiles_as_planned):
-    turn = NAMES.index(name) + list(ARCHS).index(arch)
+    turn = ONE_STAGE.index(name) + list(ARCHS).index(arch)
     dtype, save = [*DTYPES, "float64"][turn % 4], SAVES[turn // 4 % 2]
     plan = plan_of(name, ARCHS[arch], "alternating", 64, dtype, save=save)
     compiles_as_planned(source_of(name, plan), arch)
 
 
 def test_the_turns_reach_every_dim_dtype_and_plan():
-    plans = [case_of(name, "sm_90a") for name in NAMES]
+    plans = [case_of(name, "sm_90a") for name in ONE_STAGE]
     assert {(p.forward.head_dim, p.dtype) for p in plans} >= set(product([16, 40, 64], DTYPES))
     assert {p.forward.head_dim for p in plans} == set(DIMS)
     assert {p.forward.rows for p in plans} == {4, 8}
@@ -119,7 +120,7 @@ def test_functions_of_short_dtypes_are_the_hardware_s():
 @full
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_STAGE)
 def test_the_full_product_compiles_as_planned(name, arch, compiles_as_planned):
     wrong = []
     for (dim, dtype, batch), save in product(ALL, SAVES):

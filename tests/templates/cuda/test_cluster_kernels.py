@@ -14,8 +14,9 @@ from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.cuda import nvrtc
 
+from ...one_stage import ONE_STAGE
+
 ARCHS = {"sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
-NAMES = rnnc.cells.names()
 DIMS = [128, 256, 72, 192, 100, 384]
 DTYPES = ["bfloat16", "float32", "float16"]
 # One and several blocks a multiprocessor.
@@ -53,7 +54,7 @@ def source_of(name, plan):
 
 def case_of(name, arch):
     """One of `ALL` that has a plan, and one of its plans: others for each cell and architecture."""
-    start = 5 * NAMES.index(name) + 7 * list(ARCHS).index(arch)
+    start = 5 * ONE_STAGE.index(name) + 7 * list(ARCHS).index(arch)
     for i in range(len(ALL)):
         dim, dtype, batch = ALL[(start + i) % len(ALL)]
         try:
@@ -64,20 +65,20 @@ def case_of(name, arch):
     raise AssertionError(f"{name} has no cluster plan at all on {ARCHS[arch]}")
 
 
-@pytest.mark.parametrize("name", some_of(NAMES, 12))
+@pytest.mark.parametrize("name", some_of(ONE_STAGE, 12))
 def test_kernels_compile_as_planned(name, compiles_as_planned):
     compiles_as_planned(source_of(name, case_of(name, "sm_90a")), "sm_90a")
 
 
-@pytest.mark.parametrize("name", some_of(NAMES[::3], 9))
+@pytest.mark.parametrize("name", some_of(ONE_STAGE[::3], 9))
 def test_kernels_compile_as_planned_on_later_gpus(name, compiles_as_planned):
-    arch = ["sm_100a", "sm_120"][NAMES.index(name) // 3 % 2]
+    arch = ["sm_100a", "sm_120"][ONE_STAGE.index(name) // 3 % 2]
     compiles_as_planned(source_of(name, case_of(name, arch)), arch)
 
 
 @pytest.mark.slow
 def test_the_turns_reach_every_dim_dtype_cluster_and_split():
-    plans = [case_of(name, "sm_90a") for name in NAMES]
+    plans = [case_of(name, "sm_90a") for name in ONE_STAGE]
     assert {p.forward.head_dim for p in plans} == set(DIMS)
     assert {p.dtype for p in plans} == set(DTYPES)
     assert {p.save for p in plans} == set(SAVES)
@@ -144,11 +145,11 @@ def test_a_cell_without_recurrent_matrices_waits_for_nobody():
 @full
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_STAGE)
 def test_every_shape_compiles_as_planned(name, arch, compiles_as_planned):
     wrong = []
     for turn, (dim, dtype, batch) in enumerate(ALL):
-        save = SAVES[(turn + NAMES.index(name)) % 2]
+        save = SAVES[(turn + ONE_STAGE.index(name)) % 2]
         try:
             plans = plans_of(name, ARCHS[arch], dim, dtype, batch, save)
         except PlanError:

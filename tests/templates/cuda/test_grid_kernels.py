@@ -11,9 +11,11 @@ from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 
+from ...one_stage import ONE_STAGE
+
 pytestmark = pytest.mark.usefixtures("compiler")
 # Blocks exchange states that a matrix multiplies: those of the other cells have nothing to say.
-NAMES = [name for name in sorted(rnnc.cells.names()) if rnnc.cells.get(name).dense_pairs]
+NAMES = [name for name in ONE_STAGE if rnnc.cells.get(name).dense_pairs]
 ARCHS = ["sm_80", "sm_90a", "sm_100a", "sm_120"]
 # Each cell on each architecture: every sixth cell on one of them in `make test`.
 IN_TURNS = [

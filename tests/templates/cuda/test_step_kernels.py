@@ -17,9 +17,10 @@ from rnnc.codegen.request import PlanRequest
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
+from ...one_stage import ONE_STAGE
+
 ARCHS = ("sm_90a", "sm_80", "sm_100a", "sm_120")
 DTYPES = ("bfloat16", "float32", "float64", "float16")
-CELLS = rnnc.cells.names()
 SLOW = bool(os.environ.get("RNNC_SLOW"))
 # Many rows of many gates have more sums than a thread has registers.
 SPILL = {("nas_cell", "float64")}
@@ -27,13 +28,13 @@ SPILL = {("nas_cell", "float64")}
 
 def marks_of(name):
     # The LSTM, and a cell in each other dtype.
-    return () if name == "lstm" or CELLS.index(name) in (8, 16, 24) else pytest.mark.slow
+    return () if name == "lstm" or ONE_STAGE.index(name) in (8, 16, 24) else pytest.mark.slow
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in CELLS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in ONE_STAGE])
 def test_every_kernel_compiles_without_spills(name):
-    cell, turn = rnnc.cells.get(name), CELLS.index(name)
+    cell, turn = rnnc.cells.get(name), ONE_STAGE.index(name)
     # In make test each cell in another dtype.
     some = DTYPES[:1] if name == "lstm" else [DTYPES[turn // 8 % len(DTYPES)]]
     dtypes = DTYPES if SLOW else some

@@ -13,8 +13,9 @@ from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.shape import Shape
 
+from ....one_stage import ONE_STAGE
+
 H200 = limits_of("H200")
-NAMES = rnnc.cells.names()
 
 
 def plan_of(name="lstm", limits=H200, **sizes):
@@ -22,7 +23,7 @@ def plan_of(name="lstm", limits=H200, **sizes):
 
 
 @given(
-    st.sampled_from(NAMES),
+    st.sampled_from(ONE_STAGE),
     st.sampled_from(PRESETS),
     st.builds(
         Shape,
