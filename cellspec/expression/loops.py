@@ -81,14 +81,14 @@ def repeated(
         since: a tag from before the body was made. A call with a tag of its own that was made since
             then belongs to each pass, because its gradient is not linear.
     """
-    inside, varies, before = set(symbols), set(symbols), set[Node]()
+    inside, varies, before = set(symbols), set(symbols), dict[Node, None]()
     for node in ordered(roots):
         if any(a in varies for a in node.args):
             varies.add(node)
         # A condition has no name in generated code outside its expression.
         own = node.is_condition or _is_tagged(node, since)
         if node.op in STAGES and node not in varies:
-            before.add(node)  # whatever its arguments are: no pass exchanges values of units
+            before[node] = None  # whatever its arguments are: no pass exchanges values of units
         elif own or any(a in inside for a in node.args):
             inside.add(node)
     read = [a for node in ordered(roots, stop=before) if node in inside for a in node.args]
