@@ -8,8 +8,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .call import Call
+from .forms import LayerWeights
 from .layer_call import LayerCall
-from .layers import LayerWeights
 from .tensors import Saved
 
 

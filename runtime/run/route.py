@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.layers import wavefront_error
+from ..call.layer_call import wavefront_error
 from ..call.marks import constant_in_graphs
 from ..call.plain import all_plain, any_tangent, is_watched, unwrapped, without_autocast
 from ..call.ragged import Ragged
