@@ -72,7 +72,8 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
     """
     wx: Any = inputs.wx
     sized = isinstance(wx, Tensor) and wx.ndim == 5 and wx.shape[4] == len(cell.input_gates)
-    if not (sized and wx.dtype in DTYPES and wx.shape[2] * wx.shape[3]):
+    dense = sized and wx.layout == torch.strided and wx.dtype in DTYPES
+    if not (dense and wx.shape[2] * wx.shape[3]):
         check_wx(cell, wx)
     if not _are_states(inputs.initial_states, len(cell.states)):
         check_count(inputs.initial_states, [s.name for s in cell.states])
