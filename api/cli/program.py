@@ -100,7 +100,7 @@ def _texts(
 
     def backward() -> list[Tensor | None]:
         own = kept_from(call, found[count:])
-        return gradients_of(call, tensors, own, (), gradients, [True] * len(flat), False)
+        return gradients_of(call, tensors, own, (), gradients, _needs(call, tensors), False)
 
     # What is kept may be an input too; a program has each tensor once.
     read = {"d_y": d_y, **given, **kept}
@@ -110,6 +110,12 @@ def _texts(
     of = iter(names)
     d_names = [None if tensor is None else f"d_{next(of)}" for tensor in flat]
     return text, f"backward\n{text_of(program, read, d_names)}"
+
+
+def _needs(call: Call, tensors: Tensors) -> list[bool]:
+    """Which gradients of the flat tensors are wanted: none of what a call draws."""
+    before = len(tensors.before_weights()) - call.inputs
+    return [*[True] * before, *call.gradients_of_inputs, *[True] * len(tensors.weights)]
 
 
 def _there(tensors: Sequence[Tensor | None]) -> list[Tensor]:

@@ -177,6 +177,11 @@ class Call(NamedTuple):
         """Number of the cell's inputs that no weight multiplies."""
         return len(self.directions[0].cell.inputs)
 
+    @property
+    def gradients_of_inputs(self) -> list[bool]:
+        """For each of them, whether the backward gives its gradient."""
+        return [given.has_gradient for given in self.directions[0].cell.inputs]
+
     def named(self, flat: Sequence[Any]) -> Tensors:
         """Return the tensors that `Tensors.flat` flattened; those of weights may be fewer."""
         x, *rest = flat

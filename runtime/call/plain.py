@@ -108,6 +108,16 @@ def unwrapped(tensor: Tensor) -> Iterator[Tensor]:
         yield tensor
 
 
+def may_need_gradient(tensor: Tensor) -> bool:
+    """Return True if a tensor needs a gradient, or one that a transform has wrapped in it."""
+    if tensor.requires_grad:
+        return True
+    # A tensor that vmap maps does not say what the tensor inside of it says.
+    if torch.compiler.is_compiling() or not is_watched():
+        return False
+    return any(inner.requires_grad for inner in unwrapped(tensor))
+
+
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
     """Return True if a tensor has a forward-mode derivative."""
     return forward_ad._current_level >= 0 and any(

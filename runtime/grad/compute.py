@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ...errors import BackwardError
 from ..call.call import Call, Tensors
 from ..call.requests import StepBackward
 from ..call.tensors import States, Stepped
@@ -50,6 +51,8 @@ def gradients_of(
     zero. Unless `retained`, nobody reads what the kernels saved again.
     """
     form, first = call.form, len(tensors.before_weights())
+    if call.inputs:
+        _check_inputs(call, needs[first - call.inputs : first])
     last = len(needs) - call.drawn
     wanted = [*needs[:first], *form.needs(needs[first:last], call.parts)]
     if call.single:
@@ -64,6 +67,19 @@ def gradients_of(
         found = backward_layers(call, left, gradients, wanted, donated)
     d_weights = form.gradients(found[first:], needs[first:last], call.parts)
     return [*found[:first], *d_weights, *[None] * call.drawn]
+
+
+def _check_inputs(call: Call, needs: Sequence[bool]) -> None:
+    """Refuse a gradient of an input that the kernels do not give: of a graph that is older."""
+    inputs = call.directions[0].cell.inputs
+    for given, need, has in zip(inputs, needs, call.gradients_of_inputs, strict=True):
+        if need and not has:
+            raise BackwardError(
+                f"a gradient of the input {given.name}",
+                "a call that was traced with a tensor that needs none",
+                "a call traced with one that needs it",
+                f"torch.export with inputs={{{given.name!r}: tensor.requires_grad_()}}",
+            )
 
 
 def forgets_wx(call: Call) -> bool:

@@ -38,6 +38,8 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
     of the tensors are moved to the device of x.
     """
     target, x, ragged = TARGETS[name], tensors.x, tensors.ragged
+    # In every mode: so that inference has the kernels of training.
+    settings = settings.with_gradients([given.requires_grad for given in tensors.unweighted])
     if ragged is not None:
         ragged = ragged.on(x, fills=not asked.takes_wx)
         tensors = tensors._replace(ragged=ragged)

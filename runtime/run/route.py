@@ -11,7 +11,13 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layer_call import wavefront_error
 from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, any_tangent, is_watched, unwrapped, without_autocast
+from ..call.plain import (
+    all_plain,
+    any_tangent,
+    is_watched,
+    may_need_gradient,
+    without_autocast,
+)
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.tensors import States
@@ -139,14 +145,7 @@ def _backend(settings: Settings, tensors: Tensors) -> str:
 
 def _keeps(values: Sequence[Tensor]) -> bool:
     """Return True if a backward may follow a call."""
-    if not torch.is_grad_enabled():
-        return False
-    if any(value.requires_grad for value in values):
-        return True
-    # A tensor that vmap maps does not say what the tensor inside of it says.
-    if torch.compiler.is_compiling() or not is_watched():
-        return False
-    return any(inner.requires_grad for value in values for inner in unwrapped(value))
+    return torch.is_grad_enabled() and any(may_need_gradient(value) for value in values)
 
 
 def _all_plain(tensors: Tensors) -> bool:

@@ -29,4 +29,4 @@ def _digest(*rooms: str) -> str:
     return digest.hexdigest()
 
 
-_TEXT = {".py", ".jinja", ".h", ".cuh"}
+_TEXT = {".py", ".jinja", ".h", ".cpp", ".cuh"}

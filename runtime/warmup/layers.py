@@ -163,6 +163,10 @@ class _Stub:
             apart = getattr(layer, "directions_apart", False)
             call: Any = steps, batch, computed, weight.device, masked, apart
             plain: Any = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
+            given = more.get("inputs") or {}
+            inputs = [given.get(each.name) for each in settings.cell.inputs]
+            needed = [each is not None and each.requires_grad for each in inputs]
+            settings = settings.with_gradients(needed)
             self._found.append(ModuleCall(settings, *plain))
         return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
 

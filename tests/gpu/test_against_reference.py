@@ -101,9 +101,10 @@ def large_case(i, j, dim, dtype, variant):
 
 
 SPIKING = {name for name in rnnc.cells.names() if "heaviside" in str(rnnc.cells.get(name))}
-# Neurons last, so that the cases of the other cells stay what they were.
+# Neurons and noisy cells last, so that the cases of the other cells stay what they were.
 NEURONS = SPIKING | {"cfc", "fitzhugh_nagumo", "ltc"}
-NAMES = sorted(rnnc.cells.names(), key=NEURONS.__contains__)
+NOISY = {name for name in rnnc.cells.names() if rnnc.cells.get(name).drawn}
+NAMES = sorted(rnnc.cells.names(), key=lambda name: (name in NOISY, name in NEURONS))
 CASES = [
     *(
         case(i, j, name, variant, dtype)

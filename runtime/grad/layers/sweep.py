@@ -123,10 +123,11 @@ class Sweep:
     def _add_unweighted(self, index: int, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
         unweighted, count = self.saved.tensors.unweighted, len(self.saved.tensors.unweighted)
-        first = self.saved.others - count
+        first, have = self.saved.others - count, self.call.gradients_of_inputs
         for number, given in enumerate(unweighted):
             if self.needs[first + number] and found.d_others is not None:
-                own, other = found.d_others[..., number - count], self.d_unweighted[number]
+                place = sum(have[:number]) - sum(have)
+                own, other = found.d_others[..., place], self.d_unweighted[number]
                 own = own.sum_to_size(given.shape[-4:])
                 if given.ndim == 5:  # each direction of each layer has values of its own
                     whole = own.new_empty(given.shape) if other is None else other

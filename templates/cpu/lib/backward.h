@@ -10,7 +10,7 @@ namespace rnnc {
 
 class BackwardTask {
  public:
-  BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
+  RNNC_ONCE BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(a.sizes.batch * row_stride_),
         head_(task.first_row * row_stride_ + task.head * a.sizes.dim),
@@ -27,7 +27,7 @@ class BackwardTask {
   }
 
   // The gradients of the gates of a step, and what passes to the states before it but for matrices.
-  void run_pointwise(int64_t step) {
+  RNNC_ONCE void run_pointwise(int64_t step) {
     const int64_t units = task_.units, start = time_.at(step) * step_stride_;
     const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
@@ -48,32 +48,32 @@ class BackwardTask {
   }
 
   // What passes to the states before the step through matrices, from the gates of all units.
-  void run_products(int64_t step) {
+  RNNC_ONCE void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
-    const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGates;
+    const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGradients;
     for (int i = 0; i < kDensePairs && packed_ != nullptr; ++i) {
       const int p = kDenseOrder[i];
       const int64_t place = p * a_.sizes.heads + task_.head;
-      multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,
+      multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGradients,
                packed_ + (place * padded(dim) + task_.first_unit) * dim, task_.rows, dim,
                task_.units, d_state(kDenseSource[p], 0), width_);
     }
   }
 
   // Copy the gradients of the initial states, and the sums.
-  void finish() {
+  RNNC_ONCE void finish() {
     for (int s = 0; s < kStates; ++s) {
       for (int64_t row = 0; row < task_.rows; ++row) {
         copy_row(d_state(s, row), a_.d_initial[s] + origin_ + row * row_stride_, task_.units);
       }
     }
-    store_sums(0, kGates, a_.d_bias);
-    store_sums(kGates, kParams, a_.d_params);
-    store_sums(kGates + kParams, kDiagonalPairs, a_.d_diagonal);
+    store_sums(0, kGradients, a_.d_bias);
+    store_sums(kGradients, kParams, a_.d_params);
+    store_sums(kGradients + kParams, kDiagonalPairs, a_.d_diagonal);
   }
 
  protected:
-  static constexpr int kSums = kGates + kParams + kDiagonalPairs;
+  static constexpr int kSums = kGradients + kParams + kDiagonalPairs;
 
   // One row of a step: `place` is where the step of the row begins in tensors over time, and the
   // states before and after it lie at an offset into an array of each state.
@@ -81,10 +81,10 @@ class BackwardTask {
                int64_t offset) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
     real* const d_bias = step_sums_;
-    real* const d_params = d_bias + kGates * width_;
+    real* const d_params = d_bias + kGradients * width_;
     real* const d_diagonal = d_params + kParams * width_;
     const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
-    real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
+    real* d_gates = a_.d_gates + (place + head_) * kGradients + task_.first_unit;
 #ifdef RNNC_UNWEIGHTED
     load_unweighted(a_.unweighted, task_, place / step_stride_, task_.first_row + row, inputs_,
                     width_);
@@ -94,7 +94,7 @@ class BackwardTask {
     backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
                  d_gates, d_params, dim, units);
 #endif
-    for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
+    for (int g = 0; g < kGradients; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
     for (int i = 0; i < kDiagonalPairs; ++i) {
       const int p = kDiagonalOrder[i];
       const real* d_gate = d_gates + kDiagonalGate[p] * dim;
@@ -133,8 +133,7 @@ class BackwardTask {
 };
 
 template <class Runner, class Arguments>
-__attribute__((noinline))  // inlined twice, it would be compiled twice
-static void run_backward(const Arguments& a) {
+RNNC_ONCE static void run_backward(const Arguments& a) {
   const Sizes& size = a.sizes;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
   const int64_t to_pack = a.R != nullptr ? kDensePairs * size.heads * panels : 0;
