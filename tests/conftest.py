@@ -105,7 +105,7 @@ def random_inputs(
         for spec in cell.states:
             value = spec.init + draw(B, N, D).detach()
             # A normaliser is positive by construction, and a part of channels is at most all.
-            if cell.name == "slstm" and spec.name == "n":
+            if "slstm" in cell.name and spec.name == "n":
                 value = value.abs() + 0.5
             if cell.name == "hodgkin_huxley" and spec.name in "mhn":
                 value = value.sigmoid()
@@ -224,6 +224,18 @@ def loop_cells() -> ModuleType:
 def neuron_steps() -> ModuleType:
     """`neuron_steps.py`, likewise."""
     return _module("neuron_steps")
+
+
+@pytest.fixture(scope="session")
+def scan_steps() -> ModuleType:
+    """`scan_steps.py`, likewise."""
+    return _module("scan_steps")
+
+
+@pytest.fixture(scope="session")
+def torch_loops() -> ModuleType:
+    """`torch_loops.py`, likewise."""
+    return _module("torch_loops")
 
 
 @pytest.fixture(scope="session")

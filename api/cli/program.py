@@ -15,9 +15,9 @@ from ..runtime.call.call import Call, Tensors
 from ..runtime.call.settings import Asked, Settings, call_of
 from ..runtime.cuda.directions.joins import joins
 from ..runtime.cuda.driver.described import describe
-from ..runtime.cuda.products.precision import rounds
+from ..runtime.cuda.products.multiplier import rounds
 from ..runtime.grad.compute import forward_of, gradients_of
-from ..runtime.grad.kept import kept_from
+from ..runtime.grad.layers.forward import kept_from
 from ..runtime.module.rnn import RNN
 from ..runtime.program.lower import lower
 from ..runtime.program.text import text_of

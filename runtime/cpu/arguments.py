@@ -6,10 +6,9 @@ is filled in a tenth of the time that a `ctypes.Structure` takes.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
@@ -21,7 +20,11 @@ from ..program.recorder import issue, refuse_recording
 if TYPE_CHECKING:
     from ..program.recorder import Recorder
 
-_DOUBLE, _INTEGER = Struct("=d"), Struct("=q")
+
+from ...cellspec.cell import CellSpec
+from ..call.masks import Masks, strides_of_reset_value
+
+_DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 
 
 class Sizes(NamedTuple):
@@ -86,13 +89,8 @@ def run(function: Callable[[bytes], object], *fields: Field) -> None:
 def pack(integers: Sequence[int], doubles: Sequence[float], others: Sequence[int]) -> bytes:
     """Return a struct of a single step, which is never recorded: in half the time of a `Native`."""
     refuse_recording()
-    packing = _packing(len(integers), len(doubles), len(others))
-    return packing.pack(*integers, *doubles, *others)
-
-
-@cache
-def _packing(integers: int, doubles: int, others: int) -> Struct:
-    return Struct(f"={integers}q{doubles}d{others}q")
+    form = f"={len(integers)}q{len(doubles)}d{len(others)}q"
+    return struct.pack(form, *integers, *doubles, *others)
 
 
 def address(tensor: Tensor | None) -> int:
@@ -109,3 +107,28 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> list[Field]:
     """Return the fields of `UnweightedArguments`, in its order; none for a cell without inputs."""
     strides = [stride for tensor in tensors for stride in strides_of_unweighted(tensor)]
     return [*tensors, *strides]
+
+
+def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
+    """Return the value of each state after a reset, with adjacent units; none without masks."""
+    if masks is None:
+        return []
+    if masks.reset_to is None:
+        return [like.new_full(like.shape[1:], state.init) for state in cell.states]
+    return [t if t.stride(-1) == 1 else t.contiguous() for t in masks.reset_to]
+
+
+def mask_fields(
+    masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
+) -> list[Field]:
+    """Return the fields of `MaskArguments`; a backward adds to `d_values`."""
+    if masks is None:
+        return []
+    strides = [strides_of_reset_value(value) for value in values]
+    none: list[Field] = [None] * len(values)
+    return [
+        masks.steps,
+        *values,
+        *[each[axis] for axis in range(3) for each in strides],
+        *(d_values or none),
+    ]

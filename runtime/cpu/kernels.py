@@ -14,9 +14,8 @@ from ...codegen.cpu.plan import CpuPlan
 from ..call.facts import facts_of
 from ..call.masks import read_states
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from .arguments import Field, run, unweighted_fields
+from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library
-from .masks import mask_fields, reset_values
 from .products import StateGradients, recurrent_gradient, recurrent_product
 from .tasks import sizes_of
 

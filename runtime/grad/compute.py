@@ -8,12 +8,10 @@ from torch import Tensor
 
 from ...errors import BackwardError
 from ..call.call import Call, Tensors
-from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
-from .kept import Kept
 from .layers.backward import backward_layers
-from .layers.forward import forward_layers, joined_states
+from .layers.forward import Kept, forward_layers, joined_states
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
 
@@ -21,11 +19,9 @@ from .layers.sweep import left_by
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
-        stepped = TARGETS[call.target].step(_step_of(call, tensors))
+        stepped = TARGETS[call.target].step(call, tensors)
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
-    run = forward_layers(call, tensors)
-    runs = [(*result.states, result.saved) for result in run.results]
-    return [*run.sequences, *run.last], Kept(run.masks, runs, run.made)
+    return forward_layers(call, tensors)
 
 
 def inference_of(call: Call, tensors: Tensors) -> list[Tensor]:
@@ -61,8 +57,7 @@ def gradients_of(
     if call.single:
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
-        backward = StepBackward(_step_of(call, tensors), stepped, gradients, wanted)
-        found = TARGETS[call.target].step_backward(backward)
+        found = TARGETS[call.target].step_backward(call, tensors, stepped, gradients, wanted)
     else:
         left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
@@ -83,10 +78,6 @@ def _check_inputs(call: Call, needs: Sequence[bool]) -> None:
                 "a call traced with one that needs it",
                 f"torch.export with inputs={{{given.name!r}: tensor.requires_grad_()}}",
             )
-
-
-def _step_of(call: Call, tensors: Tensors) -> StepCall:
-    return StepCall(call, tensors.x, tensors.states, call.flat_weights(tensors.weights))
 
 
 def forgets_wx(call: Call) -> bool:

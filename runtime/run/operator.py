@@ -12,13 +12,11 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
 from ..call.call import Tensors
 from ..call.forms import OWN
-from ..call.layer_call import Choice
+from ..call.layer_call import Choice, check_words
 from ..call.marks import constant_in_graphs
-from ..call.options import check_choice
-from ..call.plain import is_mapped, may_need_gradient
+from ..call.plain import is_mapped, may_need_gradient, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
-from ..call.spans import without_autocast
 from ..call.tensors import States, inputs_at
 from ..call.text import (
     CallText,
@@ -95,8 +93,7 @@ def run_operator(
         rows = None if kind is None else tuple(kind)
         text = _text(constants, precision, keep, (rows, *others), present, wanted)
         if not text:  # words that a module got since it was made: no fake tensor says it
-            check_choice("variant", settings.choice.variant, variants())
-            check_choice("save", settings.choice.save, SAVES)
+            check_words(settings.choice)
     else:
         text = write_call(CallText(settings, keep, Asked(kind, *others), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]

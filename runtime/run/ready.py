@@ -12,16 +12,14 @@ from torch.autograd import forward_ad
 
 from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, fill_of
-from ..call.plain import any_function_mode
+from ..call.plain import any_function_mode, profiled
 from ..call.settings import Asked, Settings, call_of
-from ..call.spans import profiled
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
 from ..process.turns import short_turns
-from ..program.replays import replayed
-from ..program.seen import Entry, Seen
+from ..program.seen import Entry, Seen, replayed
 from ..targets.registry import TARGETS
 
 

@@ -47,6 +47,9 @@ FUNCTIONS = {
     "clip": np.clip,
     "expm1": np.expm1,
     "atan": np.arctan,
+    "cos": np.cos,
+    "sin": np.sin,
+    "sqrt": np.sqrt,
     "softsign": lambda x: x / (1 + abs(x)),
 }
 
@@ -349,6 +352,14 @@ STRUCTURE = {
     "star": (2, 2, 1, 0, "h", "", ""),
     "ugrnn": (2, 2, 2, 0, "h", "", ""),
     "unicornn": (1, 1, 0, 1, "y z", "c", "dt alpha"),
+    "damped_ema": (1, 0, 0, 0, "h", "alpha delta", ""),
+    "ema": (1, 0, 0, 0, "h", "alpha", ""),
+    "gilr": (2, 2, 0, 0, "h", "", ""),
+    "lru": (2, 0, 0, 0, "re im", "nu theta gamma", ""),
+    "mingru_highway": (3, 3, 0, 0, "y h", "", ""),
+    "rg_lru": (3, 2, 0, 0, "h", "decay", "c"),
+    "s5": (2, 0, 0, 0, "re im", "alpha omega step", ""),
+    "slstm_without_r": (4, 4, 0, 0, "h c n m", "", ""),
     "zoneout_lstm": (4, 4, 4, 0, "h c", "", "p_h p_c"),
     "adaptive_lif": (1, 1, 1, 0, "z v a", "", "alpha rho beta threshold gamma"),
     "cfc": (3, 3, 3, 0, "x", "", ""),
@@ -406,6 +417,8 @@ def draw(cell: CellSpec, seed: int):
     states = {s.name: random.normal(size=UNITS) for s in cell.states}
     params = {p.name: random.normal(size=UNITS) for p in cell.params}
     constants = {c.name: random.uniform(0.1, 0.9) for c in cell.constants}
+    if cell.name == "slstm_without_r":
+        states["n"] = np.abs(states["n"])
     if cell.name == "slstm":  # n is positive after the first step, c and n are 0 before it
         states["n"] = np.abs(states["n"])
         states["n"][: UNITS // 4] = states["c"][: UNITS // 4] = 0
@@ -418,8 +431,8 @@ def draw(cell: CellSpec, seed: int):
 
 
 @pytest.fixture(scope="module")
-def all_steps(neuron_steps):
-    """Steps of numpy's arrays; those of neurons compute with torch."""
+def all_steps(neuron_steps, scan_steps):
+    """Steps of numpy's arrays; some compute with torch."""
 
     def of_arrays(step):
         def run(*groups):
@@ -432,7 +445,8 @@ def all_steps(neuron_steps):
 
         return run
 
-    return STEPS | {name: of_arrays(step) for name, step in neuron_steps.STEPS.items()}
+    by_torch = neuron_steps.STEPS | scan_steps.STEPS
+    return STEPS | {name: of_arrays(step) for name, step in by_torch.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -490,7 +504,7 @@ def test_names_are_sorted_and_complete(all_steps):
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert list(NAMES) == sorted(NAMES)
     assert set(NAMES) == files == set(all_steps) == set(STRUCTURE)
-    assert len(NAMES) >= 50
+    assert len(NAMES) >= 58
 
 
 # Where a cell moves a part of the paper's equations into its weights, the whole step is compared.

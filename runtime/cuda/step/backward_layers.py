@@ -15,11 +15,7 @@ from .tensors import packed_places
 
 
 class BackwardLayers(ABC):
-    """Layers from the last to the first; each leaves the gradient of its input.
-
-    The weights are flat, of all layers. The gradients of the states go to `d_states`, empty if they
-    are not wanted; the given ones are of the output and of each new state.
-    """
+    """Layers from the last to the first; each leaves the gradient of its input."""
 
     def __init__(
         self,
@@ -81,7 +77,7 @@ class BackwardLayers(ABC):
 
     def arguments(self, *values: int) -> ctypes.Structure:
         """Return the arguments of a kernel, by the values of all fields and array elements."""
-        return self.ready.backward.arguments.from_buffer(array("q", values))
+        return self.ready.launcher.arguments.from_buffer(array("q", values))
 
     def input_of(self, layer: int) -> tuple[int, int]:
         """Return the address of a layer's input, and its features."""

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from ...call.call import Call, Tensors
 from ...call.layers import LayerWeights
-from ...call.layers_call import LayersCall, LayersRead
+from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
 from ...targets.registry import TARGETS
-from ..kept import Kept
-from .forward import dropped
+from .forward import Kept, dropped
 from .rows import LayerRows
 
 

@@ -7,9 +7,10 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+
+#include "vectors.h"
 
 namespace rnnc {
 
@@ -140,10 +141,6 @@ class KeptMemory {
   KeptBlock* block_;
 };
 
-RNNC_INLINE void copy_row(const real* from, real* to, int64_t n) {
-  std::memcpy(to, from, (size_t)n * sizeof(real));
-}
-
 template <typename T>
 RNNC_INLINE void add_row(const real* __restrict from, T* __restrict to, int64_t n) {
 #pragma omp simd
@@ -176,8 +173,6 @@ RNNC_INLINE int64_t unit_parts(const Sizes& s) {
 }
 
 RNNC_INLINE int64_t tasks(const Sizes& s) { return tiles(s) * s.heads * unit_parts(s); }
-
-RNNC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 RNNC_INLINE Task task_of(const Sizes& s, int64_t index) {
   const int64_t parts = unit_parts(s), head_tile = index / parts, tile = head_tile / s.heads;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backward.h"
+#include "dots.h"
 #include "step.h"
-#include "sums.h"
 
 namespace rnnc {
 
