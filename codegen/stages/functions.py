@@ -113,8 +113,8 @@ class StageFunctions:
         if name in self.d_values:
             return f"values[{self.d_values.index(name)} * width + d] ="
         own, layout = name.removeprefix("d_"), self.layout
-        if own in layout.gates.names:
-            return f"d_gates[{layout.gates.at(own).number} * dim + d] ="
+        if own in layout.gradients.names:
+            return f"d_gates[{layout.gradients.at(own).number} * dim + d] ="
         if own in layout.states.names:
             return f"d_states[{layout.states.at(own).number} * state_width + d] ="
         return f"d_params[{layout.params.at(own).number} * width + d] +="

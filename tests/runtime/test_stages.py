@@ -124,6 +124,22 @@ def test_inputs_that_are_drawn_or_passed(staged_cells):
     assert torch.equal(rnn.eval()(x)[0], rnn(x, inputs={"keep": 0.5 * ones})[0])
 
 
+def test_gradients_of_inputs_behind_a_drawn_one():
+    """Nobody asks for the gradient of what is drawn, so those of the others move up."""
+
+    @rnnc.cell
+    def mixed(g: Gate, n: Gate, h: State, *, noise: rnnc.Input = rnnc.normal(), dt: rnnc.Input):
+        return tanh(n(dt * h) + noise + g)
+
+    def call(rnn, x):
+        dt = torch.linspace(0.1, 1, T * B, dtype=torch.float64).view(T, B).requires_grad_()
+        y, _ = rnn(x, inputs={"dt": dt, "noise": torch.zeros(T, B, dtype=torch.float64)})
+        (slope,) = torch.autograd.grad(y.square().sum(), dt, retain_graph=True)
+        return [y, slope.requires_grad_()]
+
+    both(call, mixed)
+
+
 def test_packed_rows():
     torch.manual_seed(0)
     wx = torch.randn(7, N, D, 3, dtype=torch.float64)
