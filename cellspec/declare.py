@@ -74,6 +74,8 @@ class Input(_Declaration, _Number):
     Attributes:
         name: the argument's name.
         draw: the distribution that calls draw it from; None where the caller passes it.
+        gradient: whether the backward gives its gradient; None where it does so unless calls draw
+            the input. A call sets it by the tensors that it has.
 
     Example:
         >>> import rnnc
@@ -86,16 +88,23 @@ class Input(_Declaration, _Number):
     """
 
     draw: Draw | None = None
+    gradient: bool | None = None
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the backward gives its gradient."""
+        return self.draw is None if self.gradient is None else self.gradient
 
     @model_serializer(mode="wrap")
     def _write(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = fields(self)
-        if self.draw is None:  # the text and the fingerprint that cells always had
-            del written["draw"]
+        for name in ("draw", "gradient"):
+            if written[name] is None:  # the text and the fingerprint that cells always had
+                del written[name]
         return written
 
     def __repr_args__(self) -> Any:
-        """Return what `repr` shows: `draw` where there is one."""
+        """Return what `repr` shows: `draw` and `gradient` where there is one."""
         return [pair for pair in super().__repr_args__() if pair[1] is not None]
 
 

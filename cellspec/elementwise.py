@@ -36,6 +36,7 @@ class ElementwiseFunction:
             that no gradient reaches.
         latex: its name in mathematics.
         domain: the open interval of its first argument.
+        divisor: the name of an argument that it divides by, if any.
         defaults: default values of the last arguments.
         linear: whether its pullback is linear in `d`. If it is not, equal applications must not
             become one: the pullback of a sum is not the sum of the pullbacks.
@@ -54,6 +55,7 @@ class ElementwiseFunction:
     pullback: Pullback
     latex: str = ""
     domain: tuple[float, float] = (-math.inf, math.inf)
+    divisor: str = ""
     defaults: tuple[float, ...] = ()
     linear: bool = True
     identity: bool = False
@@ -94,7 +96,7 @@ class ElementwiseFunction:
 
         Raises:
             CellError: a missing argument, one too many or given twice, no argument of that name, no
-                traced argument, or a foreign one.
+                traced argument, a foreign one, or 0 as a divisor.
         """
         filled = self._takes.filled(operands, named)
         if not any(isinstance(x, Tracer | Condition) for x in filled):
@@ -121,7 +123,10 @@ class ElementwiseFunction:
                 "a comparison",
                 "where(x > 0, a, b)",
             )
-        return expression(operand)
+        found = expression(operand)
+        if name == self.divisor and found.is_number and found.value == 0:
+            raise refuse.division_by_zero(f"0 as the divisor of {self.name}")
+        return found
 
     def __repr__(self) -> str:
         return f"<rnnc function {self.signature}: {self.doc}>"

@@ -96,6 +96,11 @@ def digits(value: str, count: object) -> CellError:
     )
 
 
+def division_by_zero(found: str) -> CellError:
+    """The error of a divisor that is the number 0."""
+    return CellError(found, "a divisor that is not zero", "another divisor")
+
+
 def power_and_remainder(base: str, exponent: str, modulus: str) -> CellError:
     """A power with a third argument."""
     return CellError(

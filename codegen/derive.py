@@ -28,8 +28,9 @@ class Pointwise:
         cell: the cell that it was derived from.
         forward: computes the new states, `<state>_next`, and the saved values that are functions
             of a gate, from gates, states, inputs and params.
-        backward: computes the cotangents `d_<name>` of gates, previous states, inputs and params,
-            from the cotangents `d_<state>_next` of the new states, the saved values and inputs.
+        backward: computes the cotangents `d_<name>` of gates, previous states, params and those
+            inputs that have a gradient, from the cotangents `d_<state>_next` of the new states,
+            the saved values and inputs.
         saved: names of what the forward saves for the backward: a gate, or a function of one, such
             as `sigmoid_f`, if the backward needs nothing else of the gate. A gate is not saved if
             the backward can read a state instead, since states are stored anyway.
@@ -134,17 +135,20 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
 
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
-    wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
+    names = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
+    unasked = {i.name for i in cell.inputs if not i.has_gradient}
+    wanted = [name for name in names if name not in unasked]
     known = known_values(cell.updates, news)
-    back = reverse_mode(updates, wanted, known)
-    gradients = list(back.gradients.values())
+    # Of all, so that it changes no rounding of the others which of them are wanted.
+    back = reverse_mode(updates, names, known)
+    gradients = [back.gradients[name] for name in wanted]
     kept = _activations(cell, gradients) if activations else {}
     constants = [c.name for c in cell.constants]
     parts = list(back.sums)
     backward = schedule(
         dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
         constants=constants,
-        taken=[*wanted, *updates, *(s.name for s in kept.values())],
+        taken=[*names, *updates, *(s.name for s in kept.values())],
         wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
         variables=_names_of(rewritten(rewritten(cell.variable_names, known), kept), cell),
         origins=rewritten_origins(back.origins, kept),
@@ -155,7 +159,7 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     forward = schedule(
         {**dict(zip(updates, rewritten(cell.updates, alone), strict=True)), **named},
         constants=constants,
-        taken=wanted,
+        taken=names,
         variables=_names_of(rewritten(cell.variable_names, alone), cell),
         first=kept,
         origins=rewritten_origins(of_terms(cell.updates), alone),

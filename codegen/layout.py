@@ -15,6 +15,7 @@ from .spaces import (
     DenseIndex,
     DiagonalIndex,
     GateIndex,
+    GradientIndex,
     InputIndex,
     PairIndex,
     ParamIndex,
@@ -48,7 +49,8 @@ class Layout:
     """The index spaces of a cell, and tables from one space to another.
 
     Gates with an input come first, so that their gradients are one slice. The cell's inputs that no
-    weight multiplies come last among the gates: each is a gate without any weight.
+    weight multiplies come last among the gates: each is a gate without any weight. So the gates of
+    which the backward gives a gradient have the same numbers among these and among all.
 
     The order of sums does not depend on the order of declarations: pairs are sorted by the source's
     place among the states, then by how many operations wait for the gate. So the same cell with its
@@ -58,7 +60,8 @@ class Layout:
     Attributes:
         gates: gate names in the kernel's order.
         input_gates: names of the gates with an input, which come first, in the cell's order.
-        rest_gates: names of the gates without an input, then of the cell's inputs.
+        gradients: names of the gates, then of those of the cell's inputs that have a gradient.
+        rest_gates: of these, those without an input.
         unweighted: the gate of each of the cell's inputs.
         states: state names in the cell's order.
         params: param names in the cell's order.
@@ -78,6 +81,7 @@ class Layout:
 
     gates: Space[GateIndex]
     input_gates: Space[InputIndex]
+    gradients: Space[GradientIndex]
     rest_gates: Space[RestIndex]
     unweighted: Table[UnweightedIndex, GateIndex]
     states: Space[StateIndex]
@@ -124,8 +128,9 @@ class Layout:
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
     unweighted = tuple(i.name for i in cell.inputs)
-    rest = (*(g.name for g in cell.gates if not g.input), *unweighted)
-    gates = Space(GateIndex, cell.input_gates + rest)
+    own = tuple(g.name for g in cell.gates if not g.input)
+    gates = Space(GateIndex, cell.input_gates + own + unweighted)
+    rest = (*own, *(i.name for i in cell.inputs if i.has_gradient))
     states = Space(StateIndex, tuple(s.name for s in cell.states))
     dense = Space(DenseIndex, tuple(map(_name, cell.dense_pairs)))
     diagonal = Space(DiagonalIndex, tuple(map(_name, cell.diagonal_pairs)))
@@ -140,6 +145,7 @@ def layout_of(cell: CellSpec) -> Layout:
     return Layout(
         gates=gates,
         input_gates=Space(InputIndex, cell.input_gates),
+        gradients=Space(GradientIndex, cell.input_gates + rest),
         rest_gates=Space(RestIndex, rest),
         unweighted=Table(Space(UnweightedIndex, unweighted), tuple(map(gates.at, unweighted))),
         states=states,

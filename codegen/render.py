@@ -21,6 +21,20 @@ from .spaces import numbers
 from .stages.functions import stage_functions
 
 
+class Unit(NamedTuple):
+    """A translation unit that belongs to no cell.
+
+    Attributes:
+        name: of its template, without a suffix; in C++ with the type of its numbers.
+        code: its text.
+        headers: path and text of each file that it includes, by the path that `code` includes.
+    """
+
+    name: str
+    code: str
+    headers: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class Source:
     """One translation unit, with the hand-written headers that it includes.
@@ -30,17 +44,20 @@ class Source:
         code: the generated text.
         headers: path and text of each header, by the path that `code` includes.
         plan: what it was rendered for.
+        units: what else its library is linked with, the same for all cells.
     """
 
     name: str
     code: str
     headers: tuple[tuple[str, str], ...]
     plan: CpuPlan | KernelPlan
+    units: tuple[Unit, ...] = ()
 
     @property
     def digest(self) -> str:
         """The hash of all text."""
-        return hashlib.sha256(repr((self.code, self.headers)).encode()).hexdigest()
+        text = (self.code, self.headers, *self.units)
+        return hashlib.sha256(repr(text).encode()).hexdigest()
 
     def __str__(self) -> str:
         return self.code
@@ -98,21 +115,8 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     if in_blocks:
         assert plan.lanes is not None
         headers += _headers(plan.lanes)
-    return Source(cell.name, code, headers, plan)
-
-
-class Unit(NamedTuple):
-    """A translation unit that belongs to no cell.
-
-    Attributes:
-        name: of its template, without a suffix.
-        code: its text.
-        headers: path and text of each header, by the path that `code` includes.
-    """
-
-    name: str
-    code: str
-    headers: tuple[tuple[str, str], ...]
+    units = tuple(_cpp_unit(f"{plan.headers}/{name}.cpp", plan.scalar) for name in plan.linked)
+    return Source(cell.name, code, headers, plan, units)
 
 
 def cuda_unit(name: str) -> Unit:
@@ -121,8 +125,20 @@ def cuda_unit(name: str) -> Unit:
     Args:
         name: of its template, without a suffix.
     """
-    code = resources.files("rnnc.templates").joinpath(f"cuda/{name}.cu").read_text("utf-8")
-    return Unit(name, code, _headers("cuda/lib"))
+    return Unit(name, _text(f"cuda/{name}.cu"), _headers("cuda/lib"))
+
+
+@cache
+def _cpp_unit(file: str, scalar: str) -> Unit:
+    """A file of C++ that belongs to no cell, for one type of numbers."""
+    folder, name = file.rsplit("/", 1)
+    code = f'namespace rnnc {{\nusing real = {scalar};\n}}\n#include "lib/{name}"\n'
+    headers = (*_headers(folder), (f"lib/{name}", _text(file)))
+    return Unit(f"{name.removesuffix('.cpp')}-{scalar}", code, headers)
+
+
+def _text(file: str) -> str:
+    return resources.files("rnnc.templates").joinpath(file).read_text("utf-8")
 
 
 def register_template(
@@ -163,7 +179,7 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
             for s in layout.states.names
         ]
         for kind, names in (
-            ("Gate", layout.gates.names),
+            ("Gate", layout.gradients.names),
             ("State", layout.states.names),
             ("Param", layout.params.names),
         )

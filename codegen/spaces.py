@@ -28,8 +28,12 @@ class InputIndex(Index):
     """Index of a gate with an input: the last axis of `wx` and `d_wx`."""
 
 
+class GradientIndex(Index):
+    """Index of a gate, or of a cell's Input, of which the backward gives the gradient."""
+
+
 class RestIndex(Index):
-    """Index of a gate without an x, or of a cell's Input: the last axis of `d_gates_no_input`."""
+    """Index of such a gate without an x, or of an Input: the last axis of `d_gates_no_input`."""
 
 
 class UnweightedIndex(Index):

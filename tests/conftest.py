@@ -239,6 +239,18 @@ def stage_steps() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def scan_steps() -> ModuleType:
+    """`scan_steps.py`, likewise."""
+    return _module("scan_steps")
+
+
+@pytest.fixture(scope="session")
+def torch_loops() -> ModuleType:
+    """`torch_loops.py`, likewise."""
+    return _module("torch_loops")
+
+
+@pytest.fixture(scope="session")
 def ragged() -> ModuleType:
     """`ragged_loops.py`, likewise."""
     return _module("ragged_loops")

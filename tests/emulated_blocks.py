@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.runtime.cuda.resident import grid, launcher
+from rnnc.runtime.cuda import resident
 
 _ROOM = Path(__file__).with_name("emulated_blocks")
 _STEP = Path(__file__).with_name("emulated")
@@ -110,6 +110,6 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
 
         return launch
 
-    patch.setattr(launcher, "load_kernel", load)
-    patch.setattr(grid, "put_in_order", lambda tensor: tensor.contiguous())
+    patch.setattr(resident, "load_kernel", load)
+    patch.setattr(resident, "put_in_order", lambda tensor: tensor.contiguous())
     yield plans

@@ -69,7 +69,8 @@ class Numpy:
     """The products of `Gemm` by numpy, on addresses."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self._dtype = np.dtype(_DTYPES[str(dtype).removeprefix("torch.")])
+        # None of a dtype that numpy lacks, whose steps multiply inside their kernels.
+        self._dtype: Any = _DTYPES.get(str(dtype).removeprefix("torch."))
 
         self.lock = nullcontext()
 
@@ -77,7 +78,7 @@ class Numpy:
 
     def _matrix(self, at: tuple[int, int], rows: int, columns: int, head: int, apart: int) -> Any:
         address, pitch = at
-        size = self._dtype.itemsize
+        size = np.dtype(self._dtype).itemsize
         count = (rows - 1) * pitch + columns
         start = address + head * apart * size
         memory = (ctypes.c_char * (count * size)).from_address(start)

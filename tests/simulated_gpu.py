@@ -19,9 +19,9 @@ from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
+from rnnc.runtime.cuda.wavefront import passes
 from rnnc.runtime.program.multiplier import TORCH
-from rnnc.runtime.targets.lanes import ONE_LANE, Lanes
+from rnnc.runtime.targets.by_torch import ONE_LANE, Lanes
 from rnnc.runtime.targets.registry import register_target, unregister_target
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(
         constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)
     )
-    for room in (target, inputs, wavefront_backward):
+    for room in (target, inputs, passes):
         patch.setattr(room, "multiplier", lambda *_: TORCH)
     # Tests that replace kernels by other functions see each call.
     patch.setattr(queues, "is_here", lambda _: False)

@@ -15,9 +15,9 @@ from ..runtime.call.call import Call, Tensors
 from ..runtime.call.settings import Asked, Settings, call_of
 from ..runtime.cuda.directions.joins import joins
 from ..runtime.cuda.driver.described import describe
-from ..runtime.cuda.products.precision import rounds
+from ..runtime.cuda.products.multiplier import rounds
 from ..runtime.grad.compute import forward_of, gradients_of
-from ..runtime.grad.kept import kept_from
+from ..runtime.grad.layers.forward import kept_from
 from ..runtime.module.rnn import RNN
 from ..runtime.program.lower import lower
 from ..runtime.program.text import text_of
@@ -100,7 +100,7 @@ def _texts(
 
     def backward() -> list[Tensor | None]:
         own = kept_from(call, found[count:])
-        return gradients_of(call, tensors, own, (), gradients, [True] * len(flat), False)
+        return gradients_of(call, tensors, own, (), gradients, _needs(call, tensors), False)
 
     # What is kept may be an input too; a program has each tensor once.
     read = {"d_y": d_y, **given, **kept}
@@ -110,6 +110,12 @@ def _texts(
     of = iter(names)
     d_names = [None if tensor is None else f"d_{next(of)}" for tensor in flat]
     return text, f"backward\n{text_of(program, read, d_names)}"
+
+
+def _needs(call: Call, tensors: Tensors) -> list[bool]:
+    """Which gradients of the flat tensors are wanted: none of what a call draws."""
+    before = len(tensors.before_weights()) - call.inputs
+    return [*[True] * before, *call.gradients_of_inputs, *[True] * len(tensors.weights)]
 
 
 def _there(tensors: Sequence[Tensor | None]) -> list[Tensor]:

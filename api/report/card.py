@@ -9,6 +9,7 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.noise.mean import notes_on_draws
 from ..cellspec.stages.words import notes_on_exchanges
 from ..codegen.derive import derive
+from ..codegen.layout import layout_of
 from ..codegen.shape import Shape
 from ..verify.kept import kept_values
 
@@ -121,8 +122,8 @@ def _work(cell: CellSpec, shape: Shape) -> tuple[PerUnit, ...]:
     given = (len(cell.input_gates) + len(cell.inputs)) * one
     states, saved = len(cell.states) * one, len(pointwise.saved) * one
     read = len(pointwise.reads) * one
-    # The gradient of the output comes in; gradients of all gates and inputs go out.
-    gradients = (len(cell.gates) + len(cell.inputs)) * one
+    # The gradient of the output comes in; those of gates and of inputs that have one go out.
+    gradients = len(layout_of(cell).gradients) * one
     forward, backward = pointwise.forward.operations, pointwise.backward.operations
     return (
         PerUnit("forward", forward, product, given, states + saved),

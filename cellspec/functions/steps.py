@@ -47,6 +47,7 @@ round = row(
 fmod = row(
     "fmod(a, b)",
     "a - b * trunc(a / b), with the sign of a",
+    divisor="b",
     pullback=lambda d, y, a, b: (d, -d * trunc.of(a / b)),
     free_name=True,
 )
@@ -71,6 +72,7 @@ remainder = row(
     "a - b * floor(a / b), with the sign of b: a % b",
     cpp="[](real m, real n) { return m != real(0) && (m < real(0)) != (n < real(0)) ? m + n : m; }"
     "(fmod(a, b), b)",
+    divisor="b",
     pullback=lambda d, y, a, b: (d, -d * _floored_quotient(a, b)),
     free_name=True,
 )

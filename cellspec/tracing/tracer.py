@@ -248,7 +248,7 @@ def combine(symbol: str, a: object, b: object) -> Tracer:
         raise refuse.condition(shown(own), _factor(other) if symbol == "*" else "")
     left, right = expression(a), expression(b)
     if symbol in ("/", "%") and right.is_number and right.value == 0:
-        raise CellError(f"{shown(a)} {symbol} 0", "a divisor that is not zero", "another divisor")
+        raise refuse.division_by_zero(f"{shown(a)} {symbol} 0")
     if symbol == "%":
         return Tracer(nodes.call("remainder", left, right), shared_owner(a, b))
     return Tracer(nodes.binary(symbol, left, right), shared_owner(a, b))

@@ -55,6 +55,11 @@ class CpuPlan:
             )
 
     @property
+    def linked(self) -> tuple[str, ...]:
+        """Files of `headers`, without a suffix, that all cells are linked with."""
+        return ("product", "dots") if self.single_step else ("product",)
+
+    @property
     def scalar(self) -> str:
         """The C++ type of a number."""
         return SCALARS[self.dtype]

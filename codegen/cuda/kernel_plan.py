@@ -93,6 +93,7 @@ class KernelPlan(ABC):
     more_functions: ClassVar[str] = "cuda/functions"
     # The folder of the header of cells with loops, if these compute several units at once.
     lanes: ClassVar[str | None] = None
+    linked: ClassVar[tuple[str, ...]] = ()
     # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})

@@ -85,7 +85,9 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
         variables=dict(zip(replaced(rewritten(names, known)), names.values(), strict=True)),
         origins=rewritten_origins(rewritten_origins(back.origins, cotangents), kept),
     )
-    final = dict(zip(back.gradients, rewritten(gradients, kept), strict=True))
+    pairs = zip(back.gradients, rewritten(gradients, kept), strict=True)
+    unasked = {given.name for given in cell.inputs if not given.has_gradient}
+    final = {name: gradient for name, gradient in pairs if name not in unasked}
     backward = _backward(cell, low, final, numbers, wishes)
     forward = _forward(cell, low, updates, kept)
     needed = {symbol.name for program in backward.programs for symbol in program.inputs}

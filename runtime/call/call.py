@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from .forms import OWN, Form
 from .layer_call import LayerCall, Order
-from .made_masks import MadeMasks
-from .masks import Masks
-from .places import Places
-from .ragged import Ragged, RaggedKind
+from .masks import MadeMasks, Masks
+from .ragged import Places, Ragged, RaggedKind
 from .rows_form import RowsForm
 
 
@@ -74,6 +73,11 @@ class Tensors(NamedTuple):
         missing: Any = None
         x = missing if self.x is None else places.pad(self.x).transpose(0, 1)
         return self._replace(x=x, ragged=self.ragged._replace(places=None))
+
+    def zeros(self, needs: Sequence[bool]) -> list[Tensor | None]:
+        """Return the gradients of a step without rows, of the flat tensors that need one."""
+        pairs = zip(self.flat(), needs, strict=True)
+        return [torch.zeros_like(t) if need and t is not None else None for t, need in pairs]
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """Return all tensors in one tuple; `Call.named` is the inverse."""
@@ -172,6 +176,11 @@ class Call(NamedTuple):
     def inputs(self) -> int:
         """Number of the cell's inputs that no weight multiplies."""
         return len(self.directions[0].cell.inputs)
+
+    @property
+    def gradients_of_inputs(self) -> list[bool]:
+        """For each of them, whether the backward gives its gradient."""
+        return [given.has_gradient for given in self.directions[0].cell.inputs]
 
     def named(self, flat: Sequence[Any]) -> Tensors:
         """Return the tensors that `Tensors.flat` flattened; those of weights may be fewer."""

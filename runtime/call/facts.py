@@ -18,12 +18,13 @@ class Counts(NamedTuple):
 
     Attributes:
         inputs: gates with an input.
+        gradients: gates, and inputs of the cell, of which the backward gives the gradient.
         unweighted: the last of all gates, which are inputs of the cell.
         dense: recurrent matrices.
         sources: the numbers of the states that recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
-        biases_of_all: whether these are all gates, in order.
+        biases_of_all: whether these are all that have a gradient, in order.
         sums: numbers of sums over time that a backward writes: of biases, params and diagonal
             weights.
     """
@@ -31,6 +32,7 @@ class Counts(NamedTuple):
     states: int
     inputs: int
     gates: int
+    gradients: int
     unweighted: int
     params: int
     dense: int
@@ -145,6 +147,7 @@ def _counted(cell: CellSpec, saved: int) -> Counts:
         len(layout.states),
         len(layout.input_gates),
         len(layout.gates),
+        len(layout.gradients),
         len(layout.unweighted),
         params,
         len(layout.dense_gates),
@@ -152,7 +155,7 @@ def _counted(cell: CellSpec, saved: int) -> Counts:
         frozenset(numbers(layout.dense_sources)),
         saved,
         biases=numbers(layout.bias),
-        biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),
+        biases_of_all=numbers(layout.bias) == list(range(len(layout.gradients))),
         sums=[len(layout.bias), params, diagonal],
     )
 

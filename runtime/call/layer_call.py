@@ -40,6 +40,16 @@ class Choice(NamedTuple):
         return self.variant, self.save, self.precision, self.reverse
 
 
+def check_words(choice: Choice) -> None:
+    """Raise a `TensorError` if there is no such variant, or nothing like it to save.
+
+    Each way that a call may take checks it: also those that do not read the words, since on another
+    device the same call does.
+    """
+    check_choice("variant", choice.variant, variants())
+    check_choice("save", choice.save, SAVES)
+
+
 def fill_of(total: int, steps: int, batch: int) -> float:
     """Return `Choice.fill`: the share of all rows' steps that run, `total` of `steps * batch`."""
     share = round(_FILLS * total / max(steps * batch, 1))
@@ -85,8 +95,7 @@ def layer_call_of(
 
     `over_time` says which states the caller wants at all steps.
     """
-    check_choice("variant", choice.variant, variants())
-    check_choice("save", choice.save, SAVES)
+    check_words(choice)
     spec = cell_of(cell)
     reads = zip(over_time, backward_reads(spec), strict=True)
     stored = tuple([wanted or (for_backward and read) for wanted, read in reads])

@@ -1,13 +1,10 @@
-"""Lengths and resets of a call in the form that kernels read: a byte for each row and step.
-
-B batch rows, T steps, N heads, D units per head. A mask selects, it never multiplies: what padding
-holds may be anything, NaN included.
-"""
+"""How rows with lengths and resets take each step: masks of kernels, states that backwards read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +12,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
 from ...codegen.shape import Masked, Reverse
+from .ragged import Ragged, by_heads
 
 # A byte of `Masks.steps`. A step that is held does not run: the states stand still and outputs are
 # zero. A step runs from the states after the step before it, from the reset values, or from the
@@ -198,3 +196,45 @@ def _read_by_half(
     pairs = zip(sequences, later, strict=True), zip(firsts, later_firsts, strict=True)
     read, read_firsts = ([torch.cat(pair, -2) for pair in each] for each in pairs)
     return read, read_firsts
+
+
+class MadeMasks(NamedTuple):
+    """Masks of all directions of a call.
+
+    Attributes:
+        steps: (directions, T, B) of uint8; of a direction as in `Masks`.
+        restarts: of a direction as in `Masks`, where the target reads them; else None.
+        longest: as in `Masks`.
+        order: as in `Masks`; it belongs to `restarts`.
+    """
+
+    steps: Tensor
+    restarts: Tensor | None
+    longest: Tensor | None
+    order: Tensor | None = None
+
+    def at(
+        self,
+        index: int,
+        reset_to: Sequence[Tensor] | None,
+        sizes: tuple[int, int],
+        reverse: Reverse,
+    ) -> Masks:
+        """Return the masks of a direction, by its number among all; `sizes` are heads and units."""
+        steps, restarts = self.steps, self.restarts
+        if reverse != "half":
+            direction = index % len(steps)
+            steps = steps[direction]
+            restarts = None if restarts is None else restarts[direction]
+        found = Masks(steps, self.longest, None, restarts, self.order)
+        if reset_to is None:
+            return found
+        return with_reset_values(found, [by_heads(v[index], *sizes) for v in reset_to], reverse)
+
+
+def masks_by_torch(
+    ragged: Ragged, sizes: tuple[int, int], device: torch.device, reverses: Sequence[bool]
+) -> MadeMasks:
+    """Make the masks of a call by operators of torch; arguments are as in `Target.made_masks`."""
+    own = [masks_of(ragged.lengths, ragged.reset, sizes, device, reverse) for reverse in reverses]
+    return MadeMasks(torch.stack([masks.steps for masks in own]), None, own[0].longest)

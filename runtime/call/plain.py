@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -107,6 +108,16 @@ def unwrapped(tensor: Tensor) -> Iterator[Tensor]:
         yield tensor
 
 
+def may_need_gradient(tensor: Tensor) -> bool:
+    """Return True if a tensor needs a gradient, or one that a transform has wrapped in it."""
+    if tensor.requires_grad:
+        return True
+    # A tensor that vmap maps does not say what the tensor inside of it says.
+    if torch.compiler.is_compiling() or not is_watched():
+        return False
+    return any(inner.requires_grad for inner in unwrapped(tensor))
+
+
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
     """Return True if a tensor has a forward-mode derivative."""
     return forward_ad._current_level >= 0 and any(
@@ -136,3 +147,31 @@ def guard_of(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     check: Callable[..., bool] = guards.check
     return check
+
+
+_NOTHING = nullcontext()
+
+
+def profiled(name: str) -> AbstractContextManager[Any]:
+    """Return a span in torch's profiler, where one runs."""
+    return torch.profiler.record_function(name) if profiler_enabled() else _NOTHING
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Return a context without autocast, for a backward: its forward decided what to compute in."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return _NOTHING
+
+
+def alone(name: str, device: str) -> AbstractContextManager[Any]:
+    """Return a span in torch's profiler, where one runs, without autocast."""
+    if profiler_enabled() or torch.is_autocast_enabled(device):
+        return _alone(name, device)
+    return _NOTHING
+
+
+@contextmanager
+def _alone(name: str, device: str) -> Iterator[None]:
+    with profiled(name), without_autocast(device):
+        yield

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Gate
+from ...cellspec.expression.node import ordered
 from ...errors import TensorError
 from .forms import WEIGHTS
 
@@ -82,6 +83,17 @@ def _changed(gate: Gate, changes: bool, **fields: Any) -> Gate:
     return gate.model_copy(update=fields) if changes else gate
 
 
+def _exchanged(cell: CellSpec) -> str:
+    """Return what a cell does in a step's exchanges that no projection allows; empty for nothing."""
+    output = cell.states[0].name
+    for node in ordered(cell.updates):
+        if node.op == "gate":
+            return f"calls the gate {node.name}, whose weights multiply a value of the step"
+        if node.op == "units" and output in {symbol.name for symbol in node.free_symbols}:
+            return f"reads its output {output} in {node.name}(…), over the units of a head"
+    return ""
+
+
 def _check_cell(cell: CellSpec) -> None:
     """Check that a cell reads its output through dense matrices alone, and nothing else by them."""
     output = cell.states[0].name
@@ -93,8 +105,10 @@ def _check_cell(cell: CellSpec) -> None:
     ]
     diagonal = [pair.gate for pair in cell.diagonal_pairs if pair.source == output]
     others = [source for source in sources if source != output]
-    found = None
-    if readers:
+    found, exchanged = None, _exchanged(cell)
+    if exchanged:
+        found = exchanged
+    elif readers:
         found = f"reads its output {output} in the new value of {readers[0]}"
     elif diagonal:
         found = f"multiplies its output {output} by one weight per unit, in the gate {diagonal[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,6 +37,13 @@ class Settings(NamedTuple):
         """True if both directions may be one call: never those of a cell with an `Input`."""
         return self.both and len(self.cell.inputs) == 0  # torch.compile traces no `not` here
 
+    def with_gradients(self, wanted: Sequence[bool]) -> Settings:
+        """Return the settings of a call that gives the gradients of those inputs that are wanted.
+
+        `wanted` is of each of the cell's inputs. Kernels of others write none of it.
+        """
+        return self._replace(cell=_with_gradients(self.cell, tuple(wanted))) if wanted else self
+
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Choice of each direction of a layer."""
@@ -46,6 +54,18 @@ class Settings(NamedTuple):
     def reverses(self) -> tuple[bool, ...]:
         """Directions of a layer: True for each that runs from the last step to the first."""
         return tuple([choice.reverse is True for choice in self.choices])
+
+
+@lru_cache(maxsize=512)
+def _with_gradients(cell: CellSpec, wanted: tuple[bool, ...]) -> CellSpec:
+    """Return a cell as `Settings.with_gradients` has it; what is usual for an input is not said."""
+    fields = [
+        {"gradient": None if want is (given.draw is None) else want}
+        for given, want in zip(cell.inputs, wanted, strict=True)
+    ]
+    pairs = zip(cell.inputs, fields, strict=True)
+    found = tuple([given.model_copy(update=own) for given, own in pairs])
+    return cell if found == cell.inputs else cell.model_copy(update={"inputs": found})
 
 
 def one_direction(settings: Settings, cell: CellSpec, choice: Choice) -> Settings:

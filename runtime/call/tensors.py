@@ -150,7 +150,8 @@ class Gradients:
         d_reset_to: of the reset values of each state, (B, N, D), summed over time; None where the
             call has none that `Masks.learned` says.
         d_others: (B, T, N, D, G - Gx), of the gates that take no input; those of the cell's inputs
-            that no weight multiplies are the last. None for no such gate.
+            that no weight multiplies are the last, without inputs that have no gradient. None for
+            no such gate.
     """
 
     d_wx: Tensor

@@ -21,6 +21,10 @@ from ..program.recorder import issue, refuse_recording
 if TYPE_CHECKING:
     from ..program.recorder import Recorder
 
+
+from ...cellspec.cell import CellSpec
+from ..call.masks import Masks, strides_of_reset_value
+
 _DOUBLE, _INTEGER = Struct("=d"), Struct("=q")
 
 
@@ -109,3 +113,32 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> list[Field]:
     """Return the fields of `UnweightedArguments`, in its order; none for a cell without inputs."""
     strides = [stride for tensor in tensors for stride in strides_of_unweighted(tensor)]
     return [*tensors, *strides]
+
+
+def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
+    """Return the value of each state after a reset, with adjacent units; none without masks."""
+    if masks is None:
+        return []
+    if masks.reset_to is None:
+        return [like.new_full(like.shape[1:], state.init) for state in cell.states]
+    return [t if t.stride(-1) == 1 else t.contiguous() for t in masks.reset_to]
+
+
+def mask_fields(
+    masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
+) -> list[Field]:
+    """Return the fields of `MaskArguments`, in its order; none without masks, which are contiguous.
+
+    `values` come from `reset_values`. A backward adds their gradients to `d_values`, (B, N, D)
+    each.
+    """
+    if masks is None:
+        return []
+    strides = [strides_of_reset_value(value) for value in values]
+    none: list[Field] = [None] * len(values)
+    return [
+        masks.steps,
+        *values,
+        *[each[axis] for axis in range(3) for each in strides],
+        *(d_values or none),
+    ]

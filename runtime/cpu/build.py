@@ -1,57 +1,37 @@
-"""The system's C++ compiler: found, told from others, and run where there is room for its files."""
+"""Libraries of generated C++, linked with the objects that all cells share."""
 
 from __future__ import annotations
 
-import errno
-import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cache, partial
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from ...codegen.render import Source
-from ...errors import CompileError, NoCompilerError
-from ..store.files import cache_folder
-from ..store.memo import remembered
-from ..store.private import MEMORY_FOLDER
+from ...codegen.render import Source, Unit
+from ...errors import CompileError
+from ..store.files import cached, file_name
+from ..store.log import log
+from .compiler import Done, begun, has_openmp, in_folder, run, tool_digest
 
-Made = TypeVar("Made")
-
-
-def find_compiler() -> tuple[str, ...]:
-    """Find the C++ compiler: `$CXX`, split as a shell splits it, else `c++`.
-
-    The result is its path, and the words behind it: options, or the compiler that a `ccache` runs.
-    """
-    wish = os.environ.get("CXX", "")
-    try:
-        name, *others = shlex.split(wish) or ["c++"]
-    except ValueError as error:
-        raise _no_compiler(f"CXX={wish}: {error}") from error
-    path = shutil.which(name)
-    if path is None:
-        raise _no_compiler(f"no `{name}` on the PATH")
-    return path, *others
+Words = tuple[str, ...]
 
 
-def _no_compiler(found: str) -> NoCompilerError:
-    advice = "install one (Debian: the package g++), or set CXX to its path"
-    return NoCompilerError("C++ compiler", found, "a C++17 compiler, for example g++", advice)
-
-
-def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> bytes:
+def build(source: Source, compiler: Words, flags: Words) -> bytes:
     """Build a library in the first folder that has room for the compiler's files.
 
-    `compiler` is the words that `find_compiler` gives. The flags lack those of OpenMP.
+    `compiler` is the words that `find_compiler` gives. The flags lack those of OpenMP, and say
+    nothing of what is built.
     """
     try:
-        return _in_folder(partial(_built_in, source, compiler, flags))
+        openmp = "-fopenmp" if has_openmp(compiler, flags) else "-fopenmp-simd"
+        command, tool = [*compiler, *flags, openmp], tool_digest(compiler)
+
+        def objects() -> list[bytes]:
+            return [_object(unit, command, tool) for unit in source.units]
+
+        return in_folder(partial(_library, source, command, objects))
     except OSError as error:
         raise CompileError(
             f"{source.name}, the files of its compilation",
@@ -61,134 +41,58 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
         ) from error
 
 
-def _in_folder(work: Callable[[Path], Made]) -> Made:
-    """Do work in the first temporary folder that has room; the `OSError` of none names all."""
-    full: list[str] = []
-    last = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    for place in _places():
-        try:
-            with tempfile.TemporaryDirectory(dir=place) as folder:
-                return work(Path(folder))
-        except OSError as error:
-            full.append(f"{place}: {error.strerror or error}")
-            last = error
-    raise OSError(last.errno, last.strerror, "; ".join(full)) from last
+def _object(unit: Unit, command: list[str], tool: str) -> bytes:
+    """Return the compiled unit, from the cache folder or kept there for the next cell."""
+
+    def make() -> bytes:
+        begin = time.perf_counter()
+        content = in_folder(partial(_compiled, unit, command))
+        log(logging.DEBUG, "compiled %s in %.1f s", unit.name, time.perf_counter() - begin)
+        return content
+
+    digest = hashlib.sha256(repr((unit, command, tool)).encode()).hexdigest()[:32]
+    return cached(file_name(unit.name, digest, "o"), make).content
 
 
-def _places() -> Iterator[str]:
-    """Yield folders for temporary files of the compiler."""
-    for find in (tempfile.gettempdir, lambda: str(cache_folder())):
-        with suppress(OSError, RuntimeError):
-            yield find()
-    yield MEMORY_FOLDER
+def _compiled(unit: Unit, command: list[str], folder: Path) -> bytes:
+    compiling = [*command, *_written(unit, folder)]
+    _check(unit.name, compiling, run(compiling, folder))
+    return Path(compiling[-1]).read_bytes()
 
 
-def _built_in(
-    source: Source, compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path
+def _library(
+    source: Source, command: list[str], objects: Callable[[], Sequence[bytes]], folder: Path
 ) -> bytes:
-    code, target = folder / f"{source.name[:80]}.cpp", folder / "library.so"
-    code.write_text(source.code, "utf-8")
-    for name, text in source.headers:
+    # The compiler works on the cell while the shared objects are made, the first time.
+    compiling = [*command, *_written(source, folder)]
+    with begun(compiling, folder) as end:
+        found = objects()
+        _check(source.name, compiling, end())
+    parts = [compiling[-1]]
+    for number, content in enumerate(found):
+        parts.append(str(folder / f"{number}.o"))
+        Path(parts[-1]).write_bytes(content)
+    linking = [*command, "-shared", *parts, "-o", str(folder / "library.so")]
+    _check(source.name, linking, run(linking, folder))
+    return Path(linking[-1]).read_bytes()
+
+
+def _written(unit: Source | Unit, folder: Path) -> list[str]:
+    """Write a unit's files, and return the words that compile them."""
+    code = folder / f"{unit.name[:80]}.cpp"
+    code.write_text(unit.code, "utf-8")
+    for name, text in unit.headers:
         header = folder / name
         header.parent.mkdir(exist_ok=True)
         header.write_text(text, "utf-8")
-    used = [*flags, "-fopenmp" if has_openmp(compiler, flags) else "-fopenmp-simd"]
-    done = _run([*compiler, *used, str(code), "-o", str(target)], folder)
+    return ["-c", str(code), "-o", str(code.with_suffix(".o"))]
+
+
+def _check(name: str, command: list[str], done: Done) -> None:
     if done.returncode != 0:
         raise CompileError(
-            f"{source.name}: the compiler refused the generated source",
-            f"{' '.join([Path(compiler[0]).name, *compiler[1:], *used])}\n{done.stderr}",
+            f"{name}: the compiler refused the generated source",
+            f"{' '.join([Path(command[0]).name, *command[1:]])}\n{done.stderr}",
             "a source that the compiler accepts",
             "a report to the authors of rnnc with this message, or another compiler in CXX",
         )
-    return target.read_bytes()
-
-
-# With OpenMP, and what any C++ compiler takes.
-_PROBES = {
-    "-fopenmp": "#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n",
-    "-fopenmp-simd": "#include <cmath>\nfloat root(float x) { return std::sqrt(x); }\n",
-}
-
-
-def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Return True if a compiler has OpenMP: it compiles a few lines, and the answer is kept."""
-    made_from = f"openmp {tool_digest(compiler)} {flags}"
-
-    def probed() -> bool:
-        return _in_folder(partial(_probed, compiler, flags))
-
-    return remembered("compiler", made_from, probed, _answer)
-
-
-def _answer(found: object) -> bool:
-    """Read a kept answer, which may be damaged."""
-    if not isinstance(found, bool):
-        raise ValueError(f"{found!r} is no answer")
-    return found
-
-
-def _probed(compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path) -> bool:
-    probe = folder / "probe.cpp"
-    for openmp, text in _PROBES.items():
-        probe.write_text(text, "utf-8")
-        command = [*compiler, *flags, openmp, str(probe), "-o", str(folder / "probe.so")]
-        done = _run(command, folder)
-        if done.returncode == 0:
-            return openmp == "-fopenmp"
-    said = done.stderr.strip() or f"it says nothing, and ends with the status {done.returncode}"
-    raise CompileError(
-        "C++ compiler",
-        f"`{shlex.join(compiler)}` does not compile a line of C++: {said}",
-        f"a C++17 compiler that takes {' '.join(flags)}",
-        "another compiler in CXX",
-    )
-
-
-def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the compiler, whose last word is the library; a folder without room is an `OSError`."""
-    # Its messages in English; what lies between its stages goes to the same folder.
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-    except OSError as error:
-        # A file that is no program. Another folder would not help.
-        return subprocess.CompletedProcess(command, 126, "", f"{command[0]}: {error.strerror}")
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-        if done.returncode != 0 and os.strerror(number) in done.stderr:
-            raise OSError(number, os.strerror(number))
-    if done.returncode == 0 and not Path(command[-1]).exists():
-        return subprocess.CompletedProcess(command, 1, "", "it succeeds, and writes no library")
-    return done
-
-
-def tool_digest(compiler: tuple[str, ...]) -> str:
-    """Return a text of compiler and processor: `-march=native` makes a binary for this one."""
-    return " ".join([*map(_tool, compiler), _processor()])
-
-
-def _tool(word: str) -> str:
-    """Return a program's path, size and time; for another word, such as an option, the word."""
-    path = shutil.which(word)
-    if path is None:
-        return word
-    stat = Path(path).resolve().stat()
-    return f"{Path(path).resolve()} {stat.st_size} {stat.st_mtime_ns}"
-
-
-@cache
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return f"{platform.machine()} {platform.processor()}"
-    wanted = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(
-        sorted({line for line in info.read_text("utf-8").splitlines() if line.startswith(wanted)})
-    )

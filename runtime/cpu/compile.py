@@ -14,7 +14,8 @@ from ...codegen.render import Source
 from ...errors import CompileError
 from ..store.compiled import compile_cell
 from ..store.files import Cached
-from .build import build, find_compiler, has_openmp, tool_digest
+from .build import build
+from .compiler import find_compiler, has_openmp, tool_digest
 
 _FLAGS = (
     "-std=c++17",
@@ -26,7 +27,6 @@ _FLAGS = (
     # For some processors g++ rounds products before it adds them, in loops of one shape and not of
     # another. Then a row's bits depend on how many rows are multiplied at once.
     "--param=avoid-fma-max-bits=0",
-    "-shared",
     "-fPIC",
 )
 

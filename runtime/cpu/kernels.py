@@ -14,9 +14,8 @@ from ...codegen.cpu.plan import CpuPlan
 from ..call.facts import facts_of
 from ..call.masks import read_states
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from .arguments import Field, run, unweighted_fields
+from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library
-from .masks import mask_fields, reset_values
 from .products import (
     StateGradients,
     add_gradients_of_called,
@@ -128,9 +127,9 @@ def backward(
     sizes = sizes_of(steps, batch, heads, dim, 0 if outside else parted_pairs(cell))
     tiles = math.ceil(batch / sizes.tile_rows)
     new, plane = values.new_empty, (heads, dim)
-    d_gates = new(steps, batch, heads, counts.gates, dim)
+    d_gates = new(steps, batch, heads, counts.gradients, dim)
     each = () if tiles == 1 else (tiles,)
-    d_bias = new(*each, counts.gates, *plane)
+    d_bias = new(*each, counts.gradients, *plane)
     d_params = new(*each, counts.params, *plane)
     d_diagonal = new(*each, counts.diagonal, *plane)
     d_initial_states = [new(batch, heads, dim) for _ in initial_states]
@@ -157,7 +156,7 @@ def backward(
         d_states_before = StateGradients(cell, R, d_gates[0], d_initial_states)
     # (T, B, N, Gx, D)
     d_wx, d_others = d_gates, None
-    if counts.inputs != counts.gates:
+    if counts.inputs != counts.gradients:
         d_wx = d_gates[:, :, :, : counts.inputs]
         d_others = d_gates[:, :, :, counts.inputs :].permute(1, 0, 2, 4, 3)
     if tiles != 1:

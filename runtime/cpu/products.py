@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.facts import Called, facts_of
 from ..program.gemms import both_directions
-from .linear import linear
+from .inputs import linear
 
 # A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
 # of one part, and the most parts.

@@ -7,23 +7,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..call.call import Call
-from ..call.step_call import StepCall
+from ..call.call import Call, Tensors
 from ..call.tensors import States, Stepped
 from .arguments import address, addresses, pack
-from .linear import linear
+from .inputs import linear
 from .products import matrices_of, recurrent_product
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 
-def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
+def run_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
     """Run all layers over one step, by a kernel alone or by torch's products and a kernel.
 
     A step and a sequence of one step have the same products, pointwise maps and bits. `to` has
     contiguous tensors for the results, other than the states; None for new ones.
     """
-    call, x, states, weights = step
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     facts, hidden = facts_of_step(call.directions[0], x.dtype), call.heads * call.dim
     x, states = x.contiguous(), [state.contiguous() for state in states]
     to = _new_results(call, facts, x, states) if to is None else to
@@ -32,7 +31,7 @@ def run_step(step: StepCall, to: Stepped | None = None) -> Stepped:
         return to
     weights = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]
     if not facts.multiplies(batch, hidden, features):
-        _step_by_torch(StepCall(call, x, states, weights), facts, to)
+        _step_by_torch(call, Tensors(x, states, weights), facts, to)
         return to
     values = call.initial_values
     fields = [
@@ -66,9 +65,9 @@ def _new_results(call: Call, facts: StepFacts, x: Tensor, states: Sequence[Tenso
     return Stepped(output, last, saved)
 
 
-def _step_by_torch(step: StepCall, facts: StepFacts, to: Stepped) -> None:
+def _step_by_torch(call: Call, tensors: Tensors, facts: StepFacts, to: Stepped) -> None:
     """Run a step on contiguous tensors, layer by layer, with torch's products."""
-    call, x, states, weights = step
+    x, states, weights, *_ = tensors
     batch, heads, dim, values = x.shape[-2], call.heads, call.dim, call.initial_values
     shape, rows = (1, batch, heads * dim), x.element_size() * batch * heads * dim
     sources: Sequence[Tensor] = states

@@ -7,23 +7,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..call.call import Call
-from ..call.step_call import StepBackward
+from ..call.call import Call, Tensors
+from ..call.tensors import SomeTensors, Stepped
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 
-def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
+def run_step_backward(
+    call: Call,
+    tensors: Tensors,
+    stepped: Stepped,
+    gradients: SomeTensors,
+    needs: Sequence[bool],
+) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    (call, x, states, weights), stepped, gradients, needs = backward
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     facts, count = facts_of_step(call.directions[0], x.dtype), len(states)
-    tensors = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
-    tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])
+    read = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
+    read = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in read])
     batch, features = x.shape[-2:]
     if not batch:
-        return backward.zeros()
+        return Tensors(x, states, weights).zeros(needs)
     few = facts.multiplies(batch, call.heads * call.dim, features)
     # Where the weights begin, and what the step gave.
     first, results = 1 + count, 1 + count + len(weights)
@@ -34,15 +40,15 @@ def run_step_backward(backward: StepBackward) -> list[Tensor | None]:
         wanted[0] = False
         for index in range(first, results, facts.weights):
             wanted[index] = wanted[index + 1] = False
-    inputs = zip(tensors[:results], wanted, strict=True)
+    inputs = zip(read[:results], wanted, strict=True)
     found = [torch.empty_like(t) if need and t is not None else None for t, need in inputs]
     if needs[0] and weights[0] is None:
         found[0] = torch.zeros_like(x)
     if not few:
-        _by_torch(call, facts, tensors, count, needs, found)
+        _by_torch(call, facts, read, count, needs, found)
         return found
     values = call.initial_values
-    places, d_places = addresses(tensors), addresses(found)
+    places, d_places = addresses(read), addresses(found)
     sizes = sizes_of(1, batch, call.heads, call.dim, 0)._replace(tile_rows=batch)
     fields = [
         *sizes,

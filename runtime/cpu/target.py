@@ -13,12 +13,11 @@ from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
-from ..program.replays import Replays
+from ..program.seen import Replays
 from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
-from .inputs import project, project_at, project_gradients
-from .linear import has_onednn
+from .inputs import has_onednn, project, project_at, project_gradients
 from .plans import COMPUTED, plan_of
 from .sequence import run_sequence
 from .step import run_step

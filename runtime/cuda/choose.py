@@ -19,8 +19,7 @@ from ...errors import ResidencyError
 from ..call.dtypes import DTYPES
 from ..call.layer_call import Choice, LayerCall
 from ..process.caller import warn
-from ..store.planned import planned
-from ..store.tuned import Asked, on_remember, recall, remember
+from ..store.tuned import Asked, on_remember, planned, recall, remember
 from .driver.described import is_described
 from .driver.device import device_limits
 from .driver.streams import is_capturing, on_device

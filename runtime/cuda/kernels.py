@@ -145,9 +145,9 @@ def backward_parts(
     # Safe in place: the thread that reads a saved value later writes a gradient over it.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
     d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
-    d_gates_no_input = d_wx  # of no use, where there are none
-    if counts.gates > counts.inputs:
-        d_gates_no_input = like.new_empty(steps, batch, heads, dim, counts.gates - counts.inputs)
+    d_gates_no_input, others = d_wx, counts.gradients - counts.inputs  # of no use, if none
+    if others:
+        d_gates_no_input = like.new_empty(steps, batch, heads, dim, others)
     R, R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
     params, states = [packed(p) for p in saved.params], [packed(s) for s in saved.states]
     initial_states = [packed(s) for s in saved.initial_states]
@@ -216,7 +216,7 @@ def backward_parts(
             d_R_diag=d_R_diag,
             d_params=d_params,
             d_reset_to=[d.to(like.dtype) for d in d_reset_to if d is not None] or None,
-            d_others=d_gates_no_input.transpose(0, 1) if counts.gates > counts.inputs else None,
+            d_others=d_gates_no_input.transpose(0, 1) if others else None,
         )
 
     return BackwardParts(steps, d_wx, launch, finish)

@@ -11,8 +11,7 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PlanError
 from .alternating.run import AlternatingLauncher
 from .launch import CallSizes, Launcher
-from .resident.grid import GridLauncher
-from .resident.tiled import TiledLauncher
+from .resident import GridLauncher, TiledLauncher
 from .step.launcher import StepLauncher
 
 # Makes the launcher of a plan, of the kind that it is registered for, on the device of a number.

@@ -15,8 +15,7 @@ from ...codegen.render import Unit
 from .driver.capture import beside_captures
 from .driver.described import is_described
 from .driver.device import device_limits
-from .driver.driver import as_residency
-from .driver.residency import resident_blocks
+from .driver.driver import as_residency, resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import compile_plan
 from .units import compile_unit, unit_of

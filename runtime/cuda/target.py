@@ -18,10 +18,9 @@ from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.recorder import recording
-from ..program.replays import Replays, forget_replays
+from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
-from ..targets.lanes import ONE_LANE, Lanes
-from ..targets.packing import Packing
+from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
 from .directions.joins import joins
@@ -34,15 +33,13 @@ from .memory.kept import freed_with_memory
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
-from .products.moves import CudaMoves
-from .products.packing import CudaPacking
-from .products.precision import multiplier, rounds
-from .products.rearrange import begin_kernel
-from .ready import ready_for
+from .products.multiplier import multiplier, rounds
+from .products.rearrange import CudaMoves, begin_kernel
+from .products.rows import CudaPacking
+from .ready import check_counts, ready_for
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
-from .step_down import check_counts
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch

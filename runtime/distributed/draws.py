@@ -1,4 +1,4 @@
-"""Inputs of a cell that a rank draws for its heads."""
+"""What a rank draws for its heads and its features: inputs of a cell, masks of dropout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,19 @@ def draw_of_rank(
     return drawn(undrawn.draw, undrawn.numbers, like, shape, of_rank, reset).transpose(1, 2)
 
 
-# As `rnnc::kept_features` of dropout: compilers trace no generators, and CUDA graphs leave it out.
+def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
+    """Drop features by a mask that differs between ranks, even if all ranks have the same seed.
+
+    The mask follows from torch's generator of the CPU, as what `draw_of_rank` draws.
+    """
+    kept: Tensor = _drawn(
+        x.detach(), torch.randint(2**62, ()), rank, "bernoulli", [1 - probability]
+    )
+    return x * kept * (1 / (1 - probability) if probability < 1 else 0.0)
+
+
+# An operator, since compilers trace no generators. It has no state: its result follows from the
+# seed, which torch draws, so what computes it again needs nothing else. CUDA graphs leave it out.
 @torch.library.custom_op("rnnc::drawn_inputs", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def _drawn(like: Tensor, seed: Tensor, rank: int, kind: str, numbers: Sequence[float]) -> Tensor:
     """Draw numbers from a seed that all ranks share."""

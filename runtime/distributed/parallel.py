@@ -21,8 +21,7 @@ from ..module.weights import weight_of
 from ..run.draws import Undrawn
 from ..run.known_calls import KnownCalls
 from .agreement import agree
-from .draws import draw_of_rank
-from .dropout import dropped
+from .draws import draw_of_rank, dropped
 from .exchange import Steps
 
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
-from ..call.places import Places
+from ..call.ragged import Places
 from ..call.text import text_of_call
 from .compute import sequences_of
-from .kept import Kept
+from .layers.forward import Kept
 from .operators.call import call_backward_op, call_op
 from .operators.results import beside_results
 from .torch_layers import torch_layers

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ...errors import BackwardError
 from ..call.call import Call, Tensors
-from ..call.step_call import StepBackward, StepCall
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
-from .kept import Kept
 from .layers.backward import backward_layers
-from .layers.forward import forward_layers, joined_states
+from .layers.forward import Kept, forward_layers, joined_states
 from .layers.rows import layer_rows
 from .layers.sweep import left_by
 
@@ -20,11 +19,9 @@ from .layers.sweep import left_by
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     """Return the results of a call, states at all steps and after the last, and what it keeps."""
     if call.single:
-        stepped = TARGETS[call.target].step(_step_of(call, tensors))
+        stepped = TARGETS[call.target].step(call, tensors)
         return [stepped.output, *stepped.last], Kept((), ((stepped.saved,),), None)
-    run = forward_layers(call, tensors)
-    runs = [(*result.states, result.saved) for result in run.results]
-    return [*run.sequences, *run.last], Kept(run.masks, runs, run.made)
+    return forward_layers(call, tensors)
 
 
 def inference_of(call: Call, tensors: Tensors) -> list[Tensor]:
@@ -53,13 +50,14 @@ def gradients_of(
     zero. Unless `retained`, nobody reads what the kernels saved again.
     """
     form, first = call.form, len(tensors.before_weights())
+    if call.inputs:
+        _check_inputs(call, needs[first - call.inputs : first])
     last = len(needs) - call.drawn
     wanted = [*needs[:first], *form.needs(needs[first:last], call.parts)]
     if call.single:
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
-        backward = StepBackward(_step_of(call, tensors), stepped, gradients, wanted)
-        found = TARGETS[call.target].step_backward(backward)
+        found = TARGETS[call.target].step_backward(call, tensors, stepped, gradients, wanted)
     else:
         left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
@@ -69,8 +67,17 @@ def gradients_of(
     return [*found[:first], *d_weights, *[None] * call.drawn]
 
 
-def _step_of(call: Call, tensors: Tensors) -> StepCall:
-    return StepCall(call, tensors.x, tensors.states, call.flat_weights(tensors.weights))
+def _check_inputs(call: Call, needs: Sequence[bool]) -> None:
+    """Refuse a gradient of an input that the kernels do not give: of a graph that is older."""
+    inputs = call.directions[0].cell.inputs
+    for given, need, has in zip(inputs, needs, call.gradients_of_inputs, strict=True):
+        if need and not has:
+            raise BackwardError(
+                f"a gradient of the input {given.name}",
+                "a call that was traced with a tensor that needs none",
+                "a call traced with one that needs it",
+                f"torch.export with inputs={{{given.name!r}: tensor.requires_grad_()}}",
+            )
 
 
 def forgets_wx(call: Call) -> bool:

@@ -67,9 +67,14 @@ class Join(NamedTuple):
         return self.size * max(own, 1) if wanted and not self.of_heads else own
 
     def lacks(self, needs: Sequence[bool]) -> bool:
-        """Return True if `needs` has the params of each sample, which no backward gives."""
+        """Return True if `needs` has weights of each sample that no backward gives.
+
+        They are the params, and of a cell with called gates, which multiply no state, all weights.
+        """
+        called = bool(self.one.settings.cell.called)
         return not self.of_heads and any(
-            need and place.param for need, place in self._with_places(needs)
+            need and (place.param or (called and place.weight))
+            for need, place in self._with_places(needs)
         )
 
     def beside(

@@ -13,16 +13,14 @@ from torch import Tensor
 from ...errors import BackwardError
 from ..call.call import Call
 from ..call.forms import TorchForm
-from ..call.plain import all_plain, is_watched
-from ..call.spans import alone, profiled
+from ..call.plain import all_plain, alone, is_watched, profiled
 from ..call.tensors import States
 from ..process.turns import short_turns_of_backward
-from ..program.replays import replayed
-from ..program.seen import Entry
+from ..program.seen import Entry, replayed
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
 from .compute import forward_of, gradients_of
-from .kept import kept_from
+from .layers.forward import kept_from
 from .transforms import check_gradients, check_has_operators
 
 

@@ -16,9 +16,8 @@ from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.named import Named
 from ..call.projection import WEIGHT
-from .computed_weights import drawn_anew
 from .rnn import RNN
-from .weights import blocks_of, draw_orthogonal
+from .weights import blocks_of, draw_orthogonal, drawn_anew
 
 
 def orthogonal_(

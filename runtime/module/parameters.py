@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ..call.named import Named
-from .computed_weights import drawn_anew
 from .earlier import reorder_state_dict
 from .identity import check_same_cell, identity_of
-from .weights import initialize, weight_of
+from .weights import drawn_anew, initialize, weight_of
 
 
 class Weighted(nn.Module):

@@ -29,7 +29,7 @@ from ..check.module import (
     check_size,
     states_from,
 )
-from ..run.known_calls import OF_MEANS, Kind, KnownCalls
+from ..run.known_calls import KnownCalls, of_means
 from ..run.leaf import as_leaf
 from ..run.projected import scan_projected
 from ..run.ready import run_ready
@@ -253,8 +253,8 @@ class RNN(Steps, Options, Weighted):
             cell, inputs = self._sampled(x, axes, inputs, sample, generator, reset)
         plain = inputs is None and not cell.inputs
         more = tuple if plain else partial(self._unweighted, cell, inputs, x, axes)
-        kind: Kind = "all states" if all_states else "sequence"
-        kind = kind if cell is self.cell else OF_MEANS[kind]
+        kind = "all states" if all_states else "sequence"
+        kind = kind if cell is self.cell else of_means(kind)
         known = self._known_calls.find_sequence(self, x, given, masks, more, kind)
         if known is not None:
             found, last = run_ready(known)
@@ -294,7 +294,7 @@ class RNN(Steps, Options, Weighted):
         if projection is not None:
             own = projection if cell is self.cell else projection.mean()
             return scan_projected(settings, own, tensors, every)
-        kind: Kind = "all states" if every else "sequence"
-        kind = kind if cell is self.cell else OF_MEANS[kind]
+        kind = "all states" if every else "sequence"
+        kind = kind if cell is self.cell else of_means(kind)
         remember = partial(self._known_calls.remember_call, kind, self, x)
         return run_call(settings, tensors, states_asked(every), remember)

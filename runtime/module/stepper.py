@@ -12,8 +12,7 @@ from torch.autograd.graph import increment_version
 
 from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.spans import without_autocast
-from ..call.step_call import StepCall
+from ..call.plain import without_autocast
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
@@ -101,9 +100,7 @@ class Stepper:
         target = TARGETS[call.target]
         runs = [
             partial(
-                target.step,
-                StepCall(call, self._x, old, given),
-                Stepped(self._y, tuple(to), None),
+                target.step, call, Tensors(self._x, old, given), Stepped(self._y, tuple(to), None)
             )
             for old, to in ((first, second), (second, first))
         ]

@@ -12,7 +12,7 @@ from ...cellspec.cell import CellSpec
 from ..call.call import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, one_direction_error, states_from
-from ..run.known_calls import OF_MEANS
+from ..run.known_calls import of_means
 from ..run.projected import scan_projected
 from ..run.ragged import reset_of_step
 from ..run.ready import run_ready
@@ -84,7 +84,7 @@ class Steps(Given):
             axes = "B" if isinstance(x, Tensor) and x.ndim == 2 else ""
             cell, inputs = self._sampled(x, axes, inputs, sample, generator)
         plain = inputs is None and not cell.inputs
-        kind = "step" if cell is rnn.cell else OF_MEANS["step"]
+        kind = "step" if cell is rnn.cell else of_means("step")
         known = rnn._known_calls.find_call(kind, rnn, x, given) if plain else None
         if known is not None:
             (y,), last = run_ready(known)
@@ -171,6 +171,6 @@ class Steps(Given):
             return y[0], last
         remember = None
         if training == self.training:
-            kind = "step" if cell is rnn.cell else OF_MEANS["step"]
+            kind = "step" if cell is rnn.cell else of_means("step")
             remember = partial(rnn._known_calls.remember_call, kind, rnn, x)
         return run_step(settings, tensors, remember)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ...cellspec.cell import CellSpec
+from ...errors import TensorError
 from ..call.named import Named
 from ..call.projection import WEIGHT
 from ..call.rows_form import to_rows
@@ -87,3 +91,34 @@ def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> T
     if weight is None or weight.shape != shape or (device is not None and weight.device != device):
         weight = check_weight_of_module(attribute, weight, shape, device)
     return weight
+
+
+@contextmanager
+def drawn_anew(module: nn.Module, named: Named) -> Iterator[Tensor]:
+    """Give a weight to be changed in place; at the end it is set, where it is no parameter."""
+    weight = weight_of(module, named, None)
+    if isinstance(module._parameters.get(named.attribute), nn.Parameter):
+        yield weight
+        return
+    drawn = weight.detach().clone()
+    yield drawn
+    _replace_weight(module, named.attribute, drawn)
+
+
+def _replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
+    """Set a weight through the tensors that it is computed from; raise if their kind is unknown."""
+    origin = module._parameters.get(f"{name}_orig")
+    if is_parametrized(module, name):
+        setattr(module, name, value)  # the parametrization's right_inverse
+    elif origin is not None:  # torch.nn.utils.prune, which masks it at every call
+        with torch.no_grad():
+            origin.copy_(value)
+        mask = module._buffers.get(f"{name}_mask")
+        setattr(module, name, origin if mask is None else origin * mask)
+    else:
+        raise TensorError(
+            name,
+            "a weight that is no parameter, and no parametrization of torch",
+            "a parameter, or one that torch.nn.utils.parametrize computes",
+            "reset_parameters() first, then what replaces the weight",
+        )

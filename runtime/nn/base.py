@@ -53,30 +53,34 @@ class OnKernels:
         weights: Sequence[Tensor | None],
     ) -> bool:
         """Return True if kernels can take the call. Torch says what is wrong with other calls."""
-        kind, directions = self._cell_kind(), len(settings.choices)
+        kind, directions = self._cell_kind(), 2 if settings.both else 1
         assert kind is not None
         if x.shape[-1] != self.input_size or not self._weights_fit(weights, kind.gates, directions):
             return False
         if states is not None:
-            shape = (settings.layers * directions, *batch, self.hidden_size)
-            if len(states) != len(settings.cell.states):
-                return False
-            if any(not is_strided(state) or state.shape != shape for state in states):
+            first = self.proj_size or self.hidden_size
+            sizes = [first, *[self.hidden_size] * (len(settings.cell.states) - 1)]
+            shapes = [(settings.layers * directions, *batch, size) for size in sizes]
+            pairs = zip(states, shapes, strict=False)
+            if len(states) != len(shapes) or any(
+                not is_strided(s) or s.shape != n for s, n in pairs
+            ):
                 return False
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
     def _weights_fit(self, weights: Sequence[Tensor | None], gates: int, directions: int) -> bool:
         """Return True if all weights are there, in the shapes that the module's sizes give."""
         rows, width = gates * self.hidden_size, self.proj_size or self.hidden_size
-        for place, weight in enumerate(weights):
-            part, number = divmod(place, 5 if self.proj_size else 4)
-            features = self.input_size if part < directions else directions * width
+        each = 5 if self.proj_size else 4
+        for first in range(0, len(weights), each):
+            features = self.input_size if first < each * directions else directions * width
             shapes = (rows, features), (rows, width), (rows,), (rows,), (width, self.hidden_size)
-            wanted = shapes[number]
-            if weight is None and (self.bias or number not in (2, 3)):
-                return False
-            if weight is not None and (not is_strided(weight) or weight.shape != wanted):
-                return False
+            for weight, shape in zip(weights[first : first + each], shapes, strict=False):
+                if weight is None:
+                    if self.bias or len(shape) > 1:
+                        return False
+                elif not is_strided(weight) or weight.shape != shape:
+                    return False
         return True
 
     @property

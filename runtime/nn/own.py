@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from .base import OnKernels
 
 
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ...errors import TensorError
+from ..call.marks import outside_of_graphs
+from .serve import why_no_kernels
+
+if TYPE_CHECKING:
+    from .sequences import Sequences
+
+
 def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
     """Run the forward of torch's class."""
     forward: Any = module.torch_class.forward
@@ -34,3 +46,57 @@ def as_torch(module: Any) -> Any:
         made._flat_weights = weights
         made._flat_weight_refs = [None if w is None else weakref.ref(w) for w in weights]
     return made
+
+
+def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
+    """Run a module's forward, of which Dynamo traces nothing."""
+    return module.forward(input, hx, **masks)
+
+
+between_graphs = outside_of_graphs(_call)
+
+
+# Lengths, resets and reset values of the caller, None each if there are none.
+Masks = tuple[Any, Any, Any]
+
+
+def named_masks(masks: Masks) -> dict[str, Any]:
+    """Return the masks that the caller gave, by the names of the arguments."""
+    named = zip(("lengths", "reset", "reset_to"), masks, strict=True)
+    return {name: value for name, value in named if value is not None}
+
+
+def check_packed(masks: Masks) -> None:
+    """Refuse lengths and resets of a `PackedSequence`."""
+    for name in named_masks(masks):
+        raise TensorError(
+            name,
+            "an argument beside a PackedSequence, which has lengths of its own",
+            "a padded tensor and its lengths",
+            "torch.nn.utils.rnn.pad_packed_sequence(input)",
+        )
+
+
+def run_without_kernels(module: Sequences, input: Any, hx: Any, masks: Masks) -> Any:
+    """Run torch's own forward, whose errors come first; then refuse lengths and resets."""
+    found = run_torch(module, input, hx)
+    for name in named_masks(masks):
+        raise TensorError(
+            name,
+            f"a call that no kernels serve: {_why(module, input)}",
+            "a call on kernels; torch's own forward has neither lengths nor resets",
+            "rnnc.RNN, which takes them everywhere",
+        )
+    return found
+
+
+def _why(module: Sequences, input: Any) -> str:
+    """Return the reason why kernels do not serve a call."""
+    if module.proj_size:
+        return "proj_size"
+    why = why_no_kernels(input.device, input.dtype) if isinstance(input, Tensor) else None
+    if why is not None:
+        return why
+    if isinstance(input, Tensor) and 0 in input.shape:
+        return "an empty tensor"
+    return "autocast, a trace, a transform of torch.func, a subclass of Tensor or several dtypes"

@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import PackedSequence
 from ..call.call import Tensors
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..run.known_calls import Kind
 from ..run.ready import Ready, run_ready
 from ..run.route import direct_call
 from .own import run_torch
@@ -40,7 +39,7 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
             return run_torch(module, input, hx)
         if to_sorted is not None:
             states = [state.index_select(1, to_sorted) for state in states]
-    kind: Kind = "sequence" if ragged is None else "packed"
+    kind = "sequence" if ragged is None else "packed"
     ready = module._calls.find_call(kind, module, x, states, ragged)
     if ready is None:
         if states is None and not _served(module, data, rows, states):
@@ -59,7 +58,7 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
 def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None) -> bool:
     """Return True if kernels can take ordered rows; states are in the caller's order."""
     settings, weights = module._settings(), module._weights()
-    if settings is None or 0 in data.shape:
+    if settings is None or module.proj_size or 0 in data.shape:
         return False
     if not module._fits(settings, data, (rows,), states, weights):
         return False
@@ -68,7 +67,7 @@ def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | 
 
 def _first_call(
     module: Sequences,
-    kind: Kind,
+    kind: str,
     x: Tensor,
     states: Sequence[Tensor] | None,
     ragged: Ragged | None,

@@ -17,8 +17,7 @@ from ..run.projected import whole_layer
 from ..run.projected_weights import Part, parts_of, projected
 from ..run.route import run_call
 from .conversion.faster import kernels_project
-from .kinds import kind_of
-from .serve import is_strided, kernels_serve
+from .serve import is_strided
 
 if TYPE_CHECKING:
     from .sequences import Sequences
@@ -27,71 +26,42 @@ if TYPE_CHECKING:
 PARAMETERS = 5
 
 
-def run_projected(
-    module: Sequences, input: Any, states: Sequence[Any] | None
-) -> tuple[Tensor, States] | None:
-    """Run all layers of a module with a projection on the kernels, in the caller's layout.
+def is_faster(
+    module: Sequences, x: Tensor, states: Sequence[Any] | None, weights: Sequence[Any]
+) -> bool:
+    """Return True if kernels run a projected LSTM, and take less time than torch; x is time first.
 
     The kernels run h~ = h before its projection. A state that the caller gives has no h~, so the
-    first step from it is one of torch's operations; the directions of a layer would need two. The
-    result is the output and the states after the last step; None if torch's forward is faster, or
-    has to run.
+    first step from it is one of torch's operations; the directions of a layer would need two.
     """
-    if torch.compiler.is_compiling() or is_watched():
-        return None
-    if not is_strided(input) or input.ndim not in (2, 3) or 0 in input.shape:
-        return None
-    single = input.ndim == 2
-    x = input.unsqueeze(1) if single else input.transpose(0, 1) if module.batch_first else input
-    if len(x) < 2 or (states is not None and module.bidirectional):
-        return None
-    weights, directions = module._weights(), 2 if module.bidirectional else 1
-    if len(weights) != PARAMETERS * directions * module.num_layers:
-        return None
-    if x.shape[2] != module.input_size or not module._weights_fit(weights, 4, directions):
-        return None
-    if not _states_fit(module, states, input):
-        return None
-    tensors = [x, *(states or ()), *[weight for weight in weights if weight is not None]]
-    gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    if not kernels_project(x.device.type, x.dtype, module.hidden_size, x.shape[1], gradients):
-        return None
-    if not kernels_serve(tensors):
-        return None
-    given = states
-    if states is not None and single:
-        given = [state.unsqueeze(1) for state in states]
-    y, last = _layers(module, x, given, weights)
-    if single:
-        return y.squeeze(1), tuple([state.squeeze(1) for state in last])
-    return (y.transpose(0, 1) if module.batch_first else y), last
+    if torch.compiler.is_compiling() or is_watched() or len(x) < 2:
+        return False
+    if states is not None and module.bidirectional:
+        return False
+    tensors = (*weights, x, *(states or ()))
+    gradients = torch.is_grad_enabled() and any(is_strided(t) and t.requires_grad for t in tensors)
+    return kernels_project(x.device.type, x.dtype, module.hidden_size, x.shape[1], gradients)
 
 
-def recurrence_of(module: Sequences) -> Settings:
-    """Return the settings of a layer that the kernels run: h~, without its projection."""
-    kind = kind_of(module.mode)
-    assert kind is not None
-    return kind.settings(1, bool(module.bidirectional), module.hidden_size, 0.0)
-
-
-def _layers(
-    module: Sequences,
+def run_projected(
+    settings: Settings,
     x: Tensor,
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, States]:
-    """Run all layers, time first, batched."""
-    settings, lasts = recurrence_of(module), list[States]()
-    directions, every = len(settings.choices), parts_of(weights, PARAMETERS)
-    for layer in range(module.num_layers):
-        if layer and module._dropout:
-            x = F.dropout(x, module._dropout)
+    """Run all layers on the kernels, time first, batched."""
+    sizes, lasts = (1, settings.both, 1, settings.dim, 0.0), list[States]()
+    one = Settings(settings.cell, *sizes, settings.backend, settings.choice, form=settings.form)
+    directions, every = 2 if settings.both else 1, parts_of(weights, PARAMETERS)
+    for layer in range(settings.layers):
+        if layer and settings.dropout:
+            x = F.dropout(x, settings.dropout)
         parts = every[directions * layer : directions * (layer + 1)]
         if states is None:
-            (x,), each = whole_layer(settings, x, parts, ())
+            (x,), each = whole_layer(one, x, parts, ())
             lasts += each
         else:
-            x, last = _from_states(settings, x, [state[layer] for state in states], parts[0])
+            x, last = _from_states(one, x, [state[layer] for state in states], parts[0])
             lasts.append(last)
     return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
 
@@ -110,15 +80,3 @@ def _from_states(
     (y,), last = run_call(settings, Tensors(x[1:], given, part.whole(1)))
     y = projected(torch.cat([given[0], y]), part.matrix, 1)
     return y, (y[-1], last[1][0])
-
-
-def _states_fit(module: Sequences, states: Sequence[Any] | None, input: Tensor) -> bool:
-    """Return True if states, of one direction of each layer, have the shapes that torch wants."""
-    if states is None:
-        return True
-    batch = () if input.ndim == 2 else (input.shape[0 if module.batch_first else 1],)
-    sizes = module.proj_size, module.hidden_size
-    return len(states) == 2 and all(
-        is_strided(state) and state.shape == (module.num_layers, *batch, size)
-        for state, size in zip(states, sizes, strict=True)
-    )

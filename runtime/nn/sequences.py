@@ -24,10 +24,9 @@ from ..run.route import run_call
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .masks import check_packed, named_masks, run_without_kernels
-from .outside import between_graphs
+from .own import between_graphs, check_packed, named_masks, run_without_kernels
 from .packed import run_packed
-from .projected import run_projected
+from .projected import is_faster, run_projected
 from .serve import is_strided
 
 
@@ -90,27 +89,28 @@ class Sequences(OnKernels):
         if packed:
             check_packed(masks)
             return run_packed(self, input, hx)
-        if self.proj_size and not named_masks(masks):
-            found = run_projected(self, input, states)
-            if found is not None:
-                return found[0], self._hx_of(found[1])
-        settings = self._settings()
-        weights = self._weights()
+        settings, weights = self._settings(), self._weights()
         if settings is None or not is_strided(input) or input.ndim not in (2, 3):
             return run_without_kernels(self, input, hx, masks)
-        batch = () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],)
+        single = input.ndim == 2
+        x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
+        if self.proj_size and (named_masks(masks) or not is_faster(self, x, states, weights)):
+            return run_without_kernels(self, input, hx, masks)
         empty = not torch.compiler.is_compiling() and 0 in input.shape
+        batch = () if single else (x.shape[1],)
         if empty or not self._fits(settings, input, batch, states, weights):
             return run_without_kernels(self, input, hx, masks)
-        names = [state.name for state in settings.cell.states]
-        sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
-        ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
-        if input.ndim == 2:
-            given = None if states is None else [state.unsqueeze(1) for state in states]
-            y, last = self._scan(settings, input.unsqueeze(1), given, weights, ragged)
+        if single and states is not None:
+            states = [state.unsqueeze(1) for state in states]
+        if self.proj_size:
+            y, last = run_projected(settings, x, states, weights)
+        else:
+            names = [state.name for state in settings.cell.states]
+            sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
+            ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
+            y, last = self._scan(settings, x, states, weights, ragged)
+        if single:
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
-        x = input.transpose(0, 1) if self.batch_first else input
-        y, last = self._scan(settings, x, states, weights, ragged)
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
 
     def _scan(
@@ -119,7 +119,7 @@ class Sequences(OnKernels):
         x: Tensor,
         states: Sequence[Tensor] | None,
         weights: Sequence[Tensor | None],
-        ragged: Ragged | None = None,
+        ragged: Ragged | None,
     ) -> tuple[Tensor, States]:
         """Run all layers, time first, batched."""
         remember = None
@@ -132,7 +132,7 @@ class Sequences(OnKernels):
     def _settings(self) -> Settings | None:
         """Return the settings of a call, without its weights; None if there is no such cell."""
         kind = self._cell_kind()
-        if kind is None or self.proj_size:
+        if kind is None:
             return None
         sizes = self.num_layers, bool(self.bidirectional), self.hidden_size
         return kind.settings(*sizes, float(self._dropout))

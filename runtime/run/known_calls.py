@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,18 +17,14 @@ from ..targets.registry import TARGETS
 from ..targets.target import Target
 from .ready import Ready, may_be_known, ready_if_alike, remember_ready
 
-# A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
-Kind = (
-    Literal["sequence", "all states", "packed", "step"]
-    | Literal["sequence of means", "all states of means", "step of means"]
-)
-# For each kind, that of calls which run the mean of a cell that draws inputs.
-OF_MEANS: dict[Kind, Kind] = {
-    "sequence": "sequence of means",
-    "all states": "all states of means",
-    "step": "step of means",
-}
+# "sequence" and "all states" take x (T, B, input), "packed" (total, input), "step" (B, input).
+Kind = str
 NO_ROWS = None, None, None  # all rows run all steps
+
+
+def of_means(kind: Kind) -> Kind:
+    """Return the kind of calls that run the mean of a cell that draws inputs."""
+    return f"{kind} of means"
 
 
 class Module(Protocol):
@@ -101,7 +97,7 @@ class KnownCalls(Seen):
         tensors, target = ready.tensors, TARGETS[ready.entry.call.target]
         states = tensors.states or None
         key = _key(kind, x, states, tensors.ragged)
-        if kind not in ("step", "step of means") and not self.again(key):
+        if not kind.startswith("step") and not self.again(key):
             return
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if all(id(w) in own for w in tensors.weights if w is not None):

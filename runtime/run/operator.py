@@ -12,13 +12,11 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Precision
 from ..call.call import Tensors
 from ..call.forms import OWN
-from ..call.layer_call import Choice
+from ..call.layer_call import Choice, check_words
 from ..call.marks import constant_in_graphs
-from ..call.options import check_choice
-from ..call.plain import is_mapped
+from ..call.plain import is_mapped, may_need_gradient, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
-from ..call.spans import without_autocast
 from ..call.tensors import States, inputs_at
 from ..call.text import (
     CallText,
@@ -42,12 +40,15 @@ def run_operator(
     The masks of dropout are drawn here: a compiler draws its own random numbers. Arguments are as
     in `ready_call`.
     """
-    x, states, weights, ragged, *_ = tensors
+    x, states, weights, ragged, unweighted, _ = tensors
     compiling, exported = torch.compiler.is_compiling(), _is_exported()
     followed = not compiling and kernels_follow()
     layers, heads, dim = settings.layers, settings.heads, settings.dim
     directions, constants = len(settings.choices), constants_of(settings) if compiling else ()
     precision, joint = settings.choice.precision, False
+    wanted = tuple([may_need_gradient(given) for given in unweighted])
+    if not compiling:
+        settings = settings.with_gradients(wanted)
     if ragged is not None:
         lengths = ragged.lengths
         if lengths is not None:
@@ -87,15 +88,14 @@ def run_operator(
             joint = _joins(constants, name, precision, keep, x.dtype, x.device, x.shape[1])
     present = tuple([weight is not None for weight in weights])
     kind, more = None if ragged is None else ragged.kind, tensors.drawn is not None
-    wanted = len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more, 0, joint
+    others = len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more, 0, joint
     if compiling:
         rows = None if kind is None else tuple(kind)
-        text = _text(constants, precision, keep, (rows, *wanted), present)
+        text = _text(constants, precision, keep, (rows, *others), present, wanted)
         if not text:  # words that a module got since it was made: no fake tensor says it
-            check_choice("variant", settings.choice.variant, variants())
-            check_choice("save", settings.choice.save, SAVES)
+            check_words(settings.choice)
     else:
-        text = write_call(CallText(settings, keep, Asked(kind, *wanted), present))
+        text = write_call(CallText(settings, keep, Asked(kind, *others), present))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
     results = run_functional(flat, text) if followed else call_op(flat, text)
     states_of_cell = len(settings.cell.states)
@@ -138,12 +138,18 @@ def _text(
     keep: bool,
     wanted: tuple[Any, ...],
     present: tuple[bool, ...],
+    gradients: tuple[bool, ...],
 ) -> str:
     """Return the text of a call, from the constants of its settings and the fields of `Asked`.
 
-    It is empty if there is no such variant, or nothing like it to save.
+    `gradients` is as in `Settings.with_gradients`. The text is empty if there is no such variant,
+    or nothing like it to save.
     """
     settings, asked = _settings(constants, precision), Asked(*wanted)
+    if torch.compiler.is_exporting():  # who runs the graph may pass tensors that need one
+        own = zip(gradients, settings.cell.inputs, strict=True)
+        gradients = tuple([want or given.draw is None for want, given in own])
+    settings = settings.with_gradients(gradients)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
     if not _is_known(settings.choice):

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.call import Tensors
-from ..call.made_masks import masks_by_torch
+from ..call.masks import masks_by_torch
 from ..call.projection import Projection
 from ..call.settings import OUTPUT, Settings
 from ..call.tensors import States, inputs_at, inputs_of

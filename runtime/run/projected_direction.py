@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..call.call import Tensors
 from ..call.layer_call import Choice
-from ..call.made_masks import MadeMasks
-from ..call.masks import FIRST, HOLD, RESTART, Masks, with_reset_values
+from ..call.masks import FIRST, HOLD, RESTART, MadeMasks, Masks, with_reset_values
 from ..call.projection import Projection
 from ..call.ragged import Ragged, as_of_one_layer, by_heads
 from ..call.settings import Asked, Settings, one_direction

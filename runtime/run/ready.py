@@ -12,16 +12,14 @@ from torch.autograd import forward_ad
 
 from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, fill_of
-from ..call.plain import any_function_mode
+from ..call.plain import any_function_mode, profiled
 from ..call.settings import Asked, Settings, call_of
-from ..call.spans import profiled
 from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
 from ..process.turns import short_turns
-from ..program.replays import replayed
-from ..program.seen import Entry, Seen
+from ..program.seen import Entry, Seen, replayed
 from ..targets.registry import TARGETS
 
 
@@ -40,6 +38,8 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
     of the tensors are moved to the device of x.
     """
     target, x, ragged = TARGETS[name], tensors.x, tensors.ragged
+    # In every mode: so that inference has the kernels of training.
+    settings = settings.with_gradients([given.requires_grad for given in tensors.unweighted])
     if ragged is not None:
         ragged = ragged.on(x, fills=not asked.takes_wx)
         tensors = tensors._replace(ragged=ragged)
@@ -96,7 +96,8 @@ def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
     if asked.takes_wx or asked.all_states or len(tensors.x) != 1 or tensors.x.ndim != 3:
         return False
     dropout = settings.dropout and settings.layers > 1
-    return not (settings.both or dropout or tensors.unweighted)
+    staged = settings.cell.has_stages
+    return not (settings.both or dropout or staged or tensors.unweighted)
 
 
 def run_ready(ready: Ready) -> tuple[list[Tensor], States]:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ..call.call import Tensors
-from ..call.layer_call import Choice
-from ..call.made_masks import masks_by_torch
+from ..call.layer_call import Choice, check_words
 from ..call.marks import outside_of_graphs
+from ..call.masks import masks_by_torch
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States, inputs_at
 from ..check.scan import check_scan
@@ -25,6 +25,7 @@ def run_reference(
     settings: Settings, tensors: Tensors, asked: Asked
 ) -> tuple[list[Tensor], States]:
     """Run all layers by the reference; arguments and results are as in `run_call`."""
+    check_words(settings.choice)
     x, ragged = tensors.x, tensors.ragged
     sizes = (x.shape[0], x.shape[1]) if asked.takes_wx else (x.shape[1], x.shape[0])
     made = None

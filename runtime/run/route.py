@@ -12,17 +12,28 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layers import wavefront_error
 from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, any_tangent, is_watched, unwrapped
+from ..call.plain import (
+    all_plain,
+    any_tangent,
+    is_watched,
+    may_need_gradient,
+    without_autocast,
+)
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
-from ..call.spans import without_autocast
 from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..process.caller import warn_once
-from ..targets.refusals import check_takes
-from ..targets.registry import TARGETS, check_backend, compiler_error, target_name, without_kernels
+from ..targets.registry import (
+    TARGETS,
+    check_backend,
+    check_takes,
+    compiler_error,
+    target_name,
+    without_kernels,
+)
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
 from .reference import run_reference
@@ -156,14 +167,7 @@ def backend_of_stages(settings: Settings) -> str:
 
 def _keeps(values: Sequence[Tensor]) -> bool:
     """Return True if a backward may follow a call."""
-    if not torch.is_grad_enabled():
-        return False
-    if any(value.requires_grad for value in values):
-        return True
-    # A tensor that vmap maps does not say what the tensor inside of it says.
-    if torch.compiler.is_compiling() or not is_watched():
-        return False
-    return any(inner.requires_grad for value in values for inner in unwrapped(value))
+    return torch.is_grad_enabled() and any(may_need_gradient(value) for value in values)
 
 
 def _all_plain(tensors: Tensors) -> bool:

@@ -19,8 +19,8 @@ from ...cellspec.errors import kind_of
 from ...codegen.shape import Precision, Save
 from ...errors import TensorError
 from ..call.layer_call import Choice
-from ..call.places import Places, places_of
 from ..call.plain import values_visible
+from ..call.ragged import Places, places_of
 from ..call.tensors import States
 from ..check.masks import check_reset
 from ..check.scan import check_is_cell

@@ -11,13 +11,11 @@ import torch
 from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kinds import variants
-from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
+from ...codegen.shape import PRECISIONS, Precision, Save
 from ..call.call import Tensors
-from ..call.layer_call import Choice
+from ..call.layer_call import Choice, check_words
 from ..call.options import check_choice, check_flag
-from ..call.places import Places
-from ..call.ragged import Ragged, as_of_one_layer
+from ..call.ragged import Places, Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths, check_masks
@@ -232,8 +230,7 @@ def _unweighted(cell: CellSpec, given: Given) -> tuple[Tensor, ...]:
 
 
 def _check_options(choice: Choice) -> None:
-    check_choice("variant", choice.variant, variants())
-    check_choice("save", choice.save, SAVES)
+    check_words(choice)
     check_choice("precision", choice.precision, PRECISIONS)
     check_flag("reverse", choice.reverse)
 

@@ -187,7 +187,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-_KERNELS = {".so", ".cubin", ".memo"}
+_KERNELS = {".so", ".o", ".cubin", ".memo"}
 
 
 def size_limit() -> int:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from ...codegen.derive import Pointwise
 from ...codegen.program import assignments
-from ..process.caller import warn
+from ..process.caller import warn_once
 
 #: The most statements of a pointwise program without a warning.
 MOST_STATEMENTS = 2000
-
-_told: set[str] = set()
 
 
 def tell_of_long_body(pointwise: Pointwise) -> None:
@@ -17,11 +15,9 @@ def tell_of_long_body(pointwise: Pointwise) -> None:
     cell = pointwise.cell
     programs = pointwise.forward, pointwise.backward
     most = max(sum(1 for _ in assignments(program.statements)) for program in programs)
-    if most <= MOST_STATEMENTS or cell.fingerprint in _told:
-        return
-    _told.add(cell.fingerprint)
-    warn(
-        f"{cell.name} has a pointwise program of {most} statements, which takes long to compile."
-        " A Python loop in a cell's function writes its body anew each time;"
-        " rnnc.repeat(n, step, *values) writes it once"
-    )
+    if most > MOST_STATEMENTS:
+        warn_once(
+            f"{cell.name} has a pointwise program of {most} statements, which takes"
+            " long to compile. A Python loop in a cell's function writes its body anew each time;"
+            " rnnc.repeat(n, step, *values) writes it once"
+        )

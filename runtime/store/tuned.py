@@ -1,4 +1,4 @@
-"""Plans that trials on a device or compilations chose, remembered on disk beside the kernels."""
+"""Plans that a search, trials on a device or compilations chose, remembered on disk."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
+from ...codegen.cuda.planner import plan_for
 from ...codegen.plan import Plan
 from ...codegen.request import PlanRequest
 from .digest import package_digest
 from .files import file_name, keep, look_up
+from .memo import remembered
 from .plan_json import packed_plan, unpacked_plan
 
 
@@ -74,3 +76,28 @@ def _version(package: str) -> str:
         with suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
     return ""
+
+
+def searched(asked: Asked, variant: str = "auto") -> Plan:
+    """Return the plan that `plan_for` finds."""
+    return plan_for(
+        asked.cell,
+        asked.shape,
+        asked.limits,
+        variant,
+        save=asked.save,
+        tf32=asked.tf32,
+        features=asked.features,
+    )
+
+
+def planned(asked: Asked, variant: str = "auto") -> Plan:
+    """Return the plan of `searched`, read from disk if an earlier process has searched."""
+    sizes = asked.shape, asked.limits, asked.save, asked.tf32, asked.features
+    made_from = (asked.cell.fingerprint, *sizes, variant)
+    return remembered(
+        asked.cell.name,
+        f"plan {made_from!r}",
+        lambda: packed_plan(searched(asked, variant)),
+        lambda found: unpacked_plan(found, asked.limits.arch),
+    )

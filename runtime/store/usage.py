@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .files import cache_folder, size_limit
 
 # The folder may be the user's own and hold other files: only these are rnnc's.
-_NAME = re.compile(r".+-[0-9a-f]{32}\.(so|cubin|memo|plan)(\.lock)?|\.[0-9a-f]{16}\.part")
+_NAME = re.compile(r".+-[0-9a-f]{32}\.(so|o|cubin|memo|plan)(\.lock)?|\.[0-9a-f]{16}\.part")
 
 
 class Usage(NamedTuple):

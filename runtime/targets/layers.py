@@ -9,7 +9,7 @@ from torch import Tensor
 from ..call.call import Call
 from ..call.layers import LayerWeights
 from ..call.tensors import SomeTensors
-from .lanes import ONE_LANE, Lanes
+from .by_torch import ONE_LANE, Lanes
 from .registry import TARGETS
 from .target import Target
 

@@ -1,10 +1,11 @@
-"""Registry of the targets that kernels run on, to which other packages can add."""
+"""Registry of the targets that kernels run on, to which other packages can add, and refusals."""
 
 from __future__ import annotations
 
 import torch
 
 from ...errors import CompileError, NoCompilerError, TensorError
+from ..call.call import Tensors
 from .target import Target
 
 #: By name; `runtime/run` adds those of this package.
@@ -99,3 +100,21 @@ def without_kernels(name: str, error: CompileError) -> str:
 def target_of(device: torch.device, backend: str = "auto") -> Target:
     """Return the target whose layouts hold for a device: the CPU's for one without kernels."""
     return TARGETS[target_name(device.type, backend) or "cpu"]
+
+
+def check_takes(target: Target, name: str, tensors: Tensors) -> None:
+    """Raise a `TensorError` for lengths, resets or inputs of the cell that a target lacks."""
+    if tensors.ragged is not None and not target.takes_masks:
+        raise TensorError(
+            "lengths and reset",
+            f"kernels for {name}, which run all steps of all rows",
+            "a backend that takes lengths and resets",
+            'backend="reference", a loop of torch operations',
+        )
+    if tensors.unweighted and not target.takes_inputs:
+        raise TensorError(
+            "inputs",
+            f"kernels for {name}, which have no inputs that no weight multiplies",
+            "a backend that takes a cell's Input",
+            'backend="reference", a loop of torch operations',
+        )

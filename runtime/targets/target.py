@@ -10,19 +10,15 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
-from ..call.call import Call
-from ..call.input_backward import InputBackward
+from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, LayerCall
-from ..call.layers_call import LayersCall, LayersRead
-from ..call.made_masks import MadeMasks, masks_by_torch
+from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
-from ..call.step_call import StepBackward, StepCall
+from ..call.requests import InputBackward, LayersCall, LayersRead
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
-from ..program.replays import Replays
+from ..program.seen import Replays
 from ..store.tuned import Asked
-from .lanes import ONE_LANE, Lanes
-from .moves import TORCH_MOVES, Moves
-from .packing import Packing
+from .by_torch import ONE_LANE, TORCH_MOVES, Lanes, Moves, Packing
 
 
 class Target(ABC):
@@ -253,17 +249,32 @@ class Target(ABC):
         """
         return self.steps_as_sequences and choice.variant == "auto" and choice.save == "gates"
 
-    def step(self, step: StepCall, to: Stepped | None = None) -> Stepped:
-        """Run all layers of a module over one step.
+    def step(self, call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
+        """Run all layers of a module over one step, without dropout.
 
         Args:
-            step: a sequence of one step only on a target with `steps_as_sequences`.
+            tensors: x is (B, input), or (1, B, input) of a sequence of one step on a target with
+                `steps_as_sequences`. States before the step are (layers, B, hidden) each; none
+                stand for their initial values. `Call.flat_weights` gives the weights.
             to: tensors without gaps for the results, other than the states; None for new ones.
         """
         raise NotImplementedError(f"{type(self).__name__}.step")
 
-    def step_backward(self, backward: StepBackward) -> list[Tensor | None]:
-        """Return the gradients of x, the caller's states and the flat weights of each layer."""
+    def step_backward(
+        self,
+        call: Call,
+        tensors: Tensors,
+        stepped: Stepped,
+        gradients: SomeTensors,
+        needs: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """Return the gradients of x, the caller's states and the flat weights of each layer.
+
+        Args:
+            tensors: as in `step`, which gave `stepped`.
+            gradients: of the output and each new state, None for zero.
+            needs: which gradients are wanted.
+        """
         raise NotImplementedError(f"{type(self).__name__}.step_backward")
 
     def capture(

@@ -67,7 +67,8 @@ def without_repeats(calls: list[ModuleCall]) -> Iterator[ModuleCall]:
     """Yield each kind of call once, in the order of their first occurrence."""
     seen = set()
     for noted in calls:
-        key = described(noted), noted.settings.layers, noted.settings.choice, noted.steps
+        own = noted.settings
+        key = described(noted), own.cell, own.layers, own.choice, noted.steps
         if key not in seen:
             seen.add(key)
             yield noted

@@ -17,7 +17,6 @@ from ...errors import TensorError
 from ..call.settings import Settings
 from ..module.rnn import RNN
 from ..nn.conversion.faster import kernels_project
-from ..nn.projected import recurrence_of
 from ..nn.sequences import Sequences
 from ..targets.target import Target
 
@@ -164,6 +163,10 @@ class _Stub:
             apart = getattr(layer, "directions_apart", False)
             call: Any = steps, batch, computed, weight.device, masked, apart
             plain: Any = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
+            given = more.get("inputs") or {}
+            inputs = [given.get(each.name) for each in settings.cell.inputs]
+            needed = [each is not None and each.requires_grad for each in inputs]
+            settings = settings.with_gradients(needed)
             self._found.append(ModuleCall(settings, *plain))
         return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
 
@@ -206,10 +209,10 @@ def settings_of(layer: Any) -> Settings | None:
         settings: Settings | None = layer._settings(False, cell)
     else:
         settings = layer._settings()
-    if settings is None and getattr(layer, "proj_size", None):
-        weight = next(layer.parameters())
-        serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
-        return recurrence_of(layer) if serve else None
+        if settings is not None and layer.proj_size:
+            weight = next(layer.parameters())
+            serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
+            return settings._replace(layers=1, dropout=0.0) if serve else None
     projection = getattr(layer, "_projection", None)
     if settings is not None and projection is not None:
         own = projection.recurrent if settings.cell is layer.cell else projection.recurrent.mean()

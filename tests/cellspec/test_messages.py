@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 import rnnc
 import torch
-from rnnc import Constant, Gate, Param, State, constant, gate, sigmoid, state, tanh, where
+from rnnc import (
+    Constant,
+    Gate,
+    Param,
+    State,
+    constant,
+    fmod,
+    gate,
+    remainder,
+    sigmoid,
+    state,
+    tanh,
+    where,
+)
 
 ELSEWHERE = torch.nn.Parameter(torch.tensor(0.5))
 
@@ -153,6 +166,14 @@ def quotient_and_remainder(g: Gate, h: State):
 
 def remainder_of_zero(g: Gate, h: State):
     return g % 0
+
+
+def remainder_by_name(g: Gate, h: State):
+    return remainder(g, b=0.0)
+
+
+def fmod_of_zero(g: Gate, h: State):
+    return fmod(g, 0)
 
 
 def assigned_item(g: Gate, h: State):
@@ -340,6 +361,8 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (power_with_a_remainder, "pow(`g`, 2, 3)", "g**2 % 3"),
         (quotient_and_remainder, "divmod(`g`, 2)", "floor(x / y) and x % y"),
         (remainder_of_zero, "`g` % 0", "another divisor"),
+        (remainder_by_name, "0 as the divisor of remainder", "another divisor"),
+        (fmod_of_zero, "0 as the divisor of fmod", "another divisor"),
         (assigned_item, "used as a sequence", "arithmetic within one unit"),
         (deleted_item, "used as a sequence", "arithmetic within one unit"),
         (numpy_where, "a call of numpy.where", "from rnnc import where, and where(condition"),

@@ -21,7 +21,7 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.emit import spelled
 from rnnc.codegen.render import Source, render
 from rnnc.codegen.shape import DIRECTIONS
-from rnnc.runtime.cpu.build import find_compiler
+from rnnc.runtime.cpu.compiler import find_compiler
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 STANDARDS = ["-std=c++17", "-std=gnu++20"]

@@ -22,7 +22,7 @@ from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.cuda import choose
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
-from rnnc.runtime.store.planned import searched
+from rnnc.runtime.store.tuned import searched
 
 from ..one_stage import ONE_STAGE
 

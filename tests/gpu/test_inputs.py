@@ -76,9 +76,10 @@ def drawn(cell, sizes, dtype, form):
     return found
 
 
-def ran(cell, tensors, seeds, backend, double=False, **options):
-    """Results and gradients by name."""
-    t = {n: (v.double() if double else v).detach().requires_grad_() for n, v in tensors.items()}
+def ran(cell, tensors, seeds, backend, double=False, asked=True, **options):
+    """Results and gradients by name; those of inputs only where they are asked for."""
+    t = {n: (v.double() if double else v).detach() for n, v in tensors.items()}
+    leaves = {n: v.requires_grad_() for n, v in t.items() if asked or not n.startswith("input ")}
 
     def of(kind):
         return {n.removeprefix(kind): v for n, v in t.items() if n.startswith(kind)}
@@ -95,8 +96,8 @@ def ran(cell, tensors, seeds, backend, double=False, **options):
     for state, sequence, final in zip(cell.states, over_time, last, strict=True):
         found |= {f"{state.name} over time": sequence, f"{state.name} last": final}
     given = [seeds[n].double() if double else seeds[n] for n in found]
-    gradients = torch.autograd.grad(list(found.values()), list(t.values()), given)
-    for (name, tensor), gradient in zip(t.items(), gradients, strict=True):
+    gradients = torch.autograd.grad(list(found.values()), list(leaves.values()), given)
+    for (name, tensor), gradient in zip(leaves.items(), gradients, strict=True):
         assert gradient.shape == tensor.shape
         found[f"gradient of {name}"] = gradient
     return {name: value.detach() for name, value in found.items()}
@@ -147,6 +148,19 @@ def test_padding_never_matters(save, reverse, variant, sizes, errors_are_small, 
     seeds = seeds_of(decayed, sizes, torch.float32)
     options = {"lengths": lengths, "reset": reset, "reverse": reverse}
     check(decayed, tensors, seeds, errors_are_small, variant, save, **options)
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+def test_gradients_that_nobody_asks_for_change_no_others(save, variant, sizes, poisoned):
+    torch.manual_seed(4)
+    tensors = drawn(decayed, sizes, torch.bfloat16, sizes)
+    seeds = seeds_of(decayed, sizes, torch.bfloat16)
+    options = {"variant": variant, "save": save}
+    wanted = ran(decayed, tensors, seeds, "cuda", **options)
+    found = ran(decayed, tensors, seeds, "cuda", asked=False, **options)
+    assert len(found) == len(wanted) - 2
+    for name, value in found.items():
+        torch.testing.assert_close(value, wanted[name], msg=name)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -18,7 +18,7 @@ from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.nvrtc import compile_plan
-from rnnc.runtime.program.replays import forget_replays
+from rnnc.runtime.program.seen import forget_replays
 
 # Several sources, a gate without input, diagonal weights, params: what a layout can get wrong.
 CELLS = ("lstm", "gru", "slstm", "elman", "peephole_lstm", "cornn")

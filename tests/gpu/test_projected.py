@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.nn import masks
+from rnnc.runtime.nn import own
 from torch import nn
 
 P, HIDDEN, INPUT, B, T = 16, 64, 12, 5, 9
@@ -53,7 +53,7 @@ def test_as_torchs_lstm(both, given, steps):
 @pytest.mark.parametrize("given", [False, True])
 def test_torchs_module_on_kernels(given, monkeypatch):
     """`rnnc.nn.LSTM` with a projection; torch's own forward must not run."""
-    monkeypatch.setattr(masks, "run_torch", lambda *_: pytest.fail("torch's own forward"))
+    monkeypatch.setattr(own, "run_torch", lambda *_: pytest.fail("torch's own forward"))
     sizes = {"num_layers": 2, "proj_size": P}
     twin = nn.LSTM(INPUT, HIDDEN, dtype=torch.float64, **sizes)
     ours = rnnc.nn.LSTM(INPUT, HIDDEN, device="cuda", **sizes)

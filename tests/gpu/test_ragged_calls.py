@@ -6,7 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.program import replays
+from rnnc.runtime.program import seen
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 CELL = rnnc.cells.lstm
@@ -47,12 +47,12 @@ def test_one_node_and_its_replays_have_the_bits_of_a_first_call(steps, name, way
     """The fourth call is replayed, in two streams too; padding holds NaN each time."""
     both = way != "one direction"
     monkeypatch.setattr(CudaTarget, "joins", lambda *_: way == "one launch")
-    computed, run = [], replays.Replays.run
+    computed, run = [], seen.Replays.run
 
     def counted(self, key, tensors, compute, **options):
         return run(self, key, tensors, lambda: computed.append(key) or compute(), **options)
 
-    monkeypatch.setattr(replays.Replays, "run", counted)
+    monkeypatch.setattr(seen.Replays, "run", counted)
     dtype, results = getattr(torch, name), []
     rnn = rnnc.RNN(CELL, 8, 64, num_layers=2, bidirectional=both, device="cuda", dtype=dtype)
     values = [torch.randn(2 * (1 + both), 64, device="cuda", dtype=dtype) for _ in CELL.states]

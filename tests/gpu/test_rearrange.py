@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from rnnc.runtime.cuda.products import rearrange as module
-from rnnc.runtime.cuda.products.moves import CudaMoves
-from rnnc.runtime.cuda.products.rearrange import Job, in_order, rearrange
+from rnnc.runtime.cuda.products.rearrange import CudaMoves, Job, in_order, rearrange
 
 KINDS = [
     *((dtype, dtype) for dtype in module._CONVERTED),

@@ -13,9 +13,8 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.distributed import HeadwiseParallel, SequenceParallel
 from rnnc.runtime.store.plan_json import packed_plan
-from rnnc.runtime.store.planned import planned
-from rnnc.runtime.store.tuned import Asked, recall, remember
-from rnnc.runtime.warmup.plans import take_over_plans
+from rnnc.runtime.store.tuned import Asked, planned, recall, remember
+from rnnc.runtime.warmup.warmup import take_over_plans
 from torch import nn
 
 

@@ -167,7 +167,7 @@ def _traffic(cell: CellSpec, shape: Shape, plan: KernelPlan) -> list[Move]:
     elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
     given, states = len(cell.input_gates) + len(cell.inputs), len(cell.states)
     saved = len(pointwise.saved) if plan.save == "gates" else 0
-    read, gates = len(pointwise.reads), len(cell.gates) + len(cell.inputs)
+    read, gates = len(pointwise.reads), len(layout_of(cell).gradients)
     if plan.direction == "forward":
         found = [
             Move("memory → SM", "inputs of the gates", given * elements),

@@ -9,6 +9,7 @@ from typing import Any
 from ..fuzz.tensors import draw_view, is_given, outputs, shapes
 from .cell import draw_cell, with_draws, with_inputs, with_keywords
 from .loops import with_loops
+from .scans import without_matrices
 from .tree import Case, CellDraw
 
 _DTYPES = {
@@ -16,7 +17,8 @@ _DTYPES = {
     "cuda": {"float64": 15, "float32": 35, "bfloat16": 35, "float16": 15},
 }
 HALF = ("bfloat16", "float16")
-_LOOPS = 0.35  # the share of cells with loops
+_SCANS = 0.25  # the share of cells without matrices that are drawn as such
+_LOOPS = 0.35  # of the others, the share of cells with loops
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     cell = draw_cell(random, apart, half, through == "scan")
     cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
     cell = with_draws(Random(f"rnnc draws {seed} {number}"), cell, through == "scan")
-    loops = Random(f"rnnc loops {seed} {number}")
-    if loops.random() < _LOOPS:
+    loops, scans = Random(f"rnnc loops {seed} {number}"), Random(f"rnnc scans {seed} {number}")
+    if scans.random() < _SCANS:
+        cell = without_matrices(scans, cell, apart, half)
+    elif loops.random() < _LOOPS:
         cell = with_loops(loops, cell, apart, half)
     cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
     variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant

@@ -164,7 +164,7 @@ def _body(
         whole.add(update)
         body.append((f"new_{state.name}", update))
         grammar.leaves += [f"new_{state.name}"] * 2
-    return _with_all(random, body, [s.name for s in states], declared)
+    return with_all(random, body, [s.name for s in states], declared)
 
 
 def _update(
@@ -195,10 +195,17 @@ def _update(
     return name(random.choice(gates).name)
 
 
-def _with_all(
+def with_all(
     random: Random, body: list[tuple[str, Node]], states: list[str], declared: list[str]
 ) -> tuple[tuple[str, Node], ...]:
-    """The body without unused variables, and with every declared name in use."""
+    """The body without unused variables, and with every declared name in use.
+
+    Args:
+        random: the source of all choices.
+        body: variables and new states.
+        states: of the declared names, those that may be left out.
+        declared: the names.
+    """
     body = without_unused(body)
     used = {n for _, value in body for n in value.names()}
     for missing in declared:

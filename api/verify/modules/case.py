@@ -92,8 +92,9 @@ class ModuleCase:
         variant: the kind of plan on a GPU.
         save: as in `rnnc.RNN`.
         frozen: whether every other parameter wants no gradient.
-        forms: the form of each of the cell's inputs, in turns: `rows`, `full`, `heads`, `steps` or
-            `units`.
+        forms: the form of each of the cell's inputs that are passed, in turns: `rows`, `full`,
+            `heads`, `steps` or `units`.
+        passed: whether calls are given what they would draw, and so have its gradients.
         device: where the kernels run.
         dtype: of the module.
         threads: of torch on the CPU.
@@ -120,6 +121,7 @@ class ModuleCase:
     save: str = "gates"
     frozen: bool = False
     forms: tuple[str, ...] = ("rows",)
+    passed: bool = False
     device: str = "cpu"
     dtype: str = "float32"
     threads: int = 1

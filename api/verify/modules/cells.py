@@ -8,6 +8,7 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Gate, Input, State, gate
 from ...cellspec.functions import exp, sigmoid, softplus, tanh
 from ...cellspec.library import load
+from ...cellspec.noise.distributions import bernoulli, normal, uniform
 from ...cellspec.tracing.trace import cell
 
 # Smooth ones, so that rounding decides no comparison. All kinds of recurrent weights are there.
@@ -49,10 +50,32 @@ def gained_gru(
     return u * h + (1 - u) * tanh(n * gain + m + shift)
 
 
-WITH_INPUTS = {"gap_lstm": gap_lstm, "gained_gru": gained_gru}
+_KEEP, _XI = bernoulli(0.3), normal(0.1, 0.3)
+_MASK = uniform(0.5, 1.5, per="sequence")
+
+
+@cell
+def noisy_lstm(
+    f: Gate,
+    z: Gate,
+    o: Gate,
+    gain: Input,
+    h: State,
+    c: State,
+    keep: Input = _KEEP,
+    xi: Input = _XI,
+    mask: Input = _MASK,
+) -> Any:
+    """LSTM with noise of each kind, which its calls draw."""
+    new = sigmoid(f) * c + tanh(z * gain + xi)
+    c = keep * c + (1 - keep) * new
+    return sigmoid(o) * tanh(c) * mask, c
+
+
+WITH_INPUTS = {"gap_lstm": gap_lstm, "gained_gru": gained_gru, "noisy_lstm": noisy_lstm}
 CELLS = (*LIBRARY, *WITH_INPUTS)
 # Those that read their output through dense matrices alone, so that it may be projected.
-PROJECTABLE = ("lstm", "elman", "cifg_lstm", "gap_lstm")
+PROJECTABLE = ("lstm", "elman", "cifg_lstm", "gap_lstm", "noisy_lstm")
 
 
 def cell_named(name: str) -> CellSpec:

@@ -52,6 +52,7 @@ def draw_module(seed: int, number: int, settings: Settings) -> ModuleCase:
         save="states" if random.random() < 0.25 else "gates",
         frozen=random.random() < 0.15,
         forms=tuple(random.choices(["rows", "full", "heads", "steps", "units"], k=2)),
+        passed=Random(f"rnnc passed {seed} {number}").random() < 0.3,
         device=device,
         dtype=dtype,
         threads=random.choice([1, 1, 2]) if device == "cpu" else 1,

@@ -51,6 +51,8 @@ def _axes(call: Call, name: str) -> tuple[int | None, int | None]:
     """Return the axes of time and of rows of a tensor by its name; a weight has neither."""
     if name in ("x", "y", "reset") or name.startswith("inputs.") or name.endswith(" over time"):
         return 0, 1
+    if name.startswith("drawn."):
+        return 1, 2
     if name.startswith("reset_to."):
         return {"stored": (1, 2), "rows": (None, 1)}.get(call.reset_to, (None, None))
     if name.startswith("states.") or name.endswith(" last"):

@@ -15,6 +15,7 @@ from ...runtime.module.stepper import Stepper
 from ..fuzz.tensors import lay
 from .case import Call, ModuleCase
 from .cells import cell_named
+from .draws import draws, generator_of, is_drawn, named_inputs
 from .layout import given, padded, reset_of, returned
 from .values import Tensors, differs, tensors_of, used
 
@@ -40,7 +41,8 @@ def leaves_of(
         case: the case.
         call: the call.
         dtype: of the module.
-        kernels: whether kernels run it: then there is NaN in padding, and x is a view.
+        kernels: whether kernels run it: then there is NaN in padding, x is a view, and what the
+            call draws is not there.
     """
 
     def placed(name: str, tensor: Tensor) -> Tensor:
@@ -49,9 +51,11 @@ def leaves_of(
         return lay(laid, call.view) if name == "x" else laid.clone()
 
     values, seeds = tensors_of(case, call)
+    if kernels and draws(case, call):
+        values = {name: value for name, value in values.items() if not is_drawn(name)}
     leaves = {name: placed(name, value) for name, value in values.items()}
     for name, leaf in leaves.items():
-        leaf.requires_grad_(differs(name, call))
+        leaf.requires_grad_(differs(case, name, call))
     return leaves, {name: placed(name, seed) for name, seed in seeds.items()}
 
 
@@ -113,7 +117,8 @@ def _sequence(rnn: RNN, case: ModuleCase, call: Call, leaves: Tensors) -> Tensor
         leaves["x"],
         states_of(case, leaves),
         all_states=call.all_states,
-        inputs=_inputs(leaves),
+        inputs=named_inputs(leaves) or None,
+        generator=generator_of(case, call) if cell_named(case.cell).drawn else None,
         **masks,
     )
     names = [state.name for state in cell_named(case.cell).states]
@@ -161,9 +166,10 @@ def _lasts(case: ModuleCase, states: Any) -> Tensors:
     return {f"{name} last": state for name, state in zip(names, states, strict=True)}
 
 
-def _inputs(leaves: Tensors, t: int | None = None) -> Tensors | None:
-    """Return the inputs that no weight multiplies, over time or of a step; None without."""
-    found = {n.removeprefix("inputs."): v for n, v in leaves.items() if n.startswith("inputs.")}
-    if t is not None:
-        found = {name: value[t if len(value) > 1 else 0] for name, value in found.items()}
-    return found or None
+def _inputs(leaves: Tensors, t: int) -> Tensors | None:
+    """Return the inputs that no weight multiplies, of a step; None without."""
+    found = {n: value for n, value in leaves.items() if n.startswith("inputs.") or is_drawn(n)}
+    for name, value in found.items():
+        axis = 1 if is_drawn(name) else 0
+        found[name] = value.select(axis, t if value.shape[axis] > 1 else 0)
+    return named_inputs(found) or None

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...runtime.module.rnn import RNN
 from .case import Call, ModuleCase
 from .cells import cell_named
+from .draws import drawn_values, is_drawn
 
 Tensors = dict[str, Tensor]
 
@@ -113,14 +114,14 @@ def tensors_of(case: ModuleCase, call: Call) -> tuple[Tensors, Tensors]:
     Returns:
         By name: x (T, B, input), `states.<name>` and, of resets to rows, `reset_to.<name>`
         (layers * directions, B, features), those of all rows without B and stored ones with T
-        before B; `inputs.<name>` (T, B), with units behind them or 1 in place of a size.
-        And of each output.
+        before B; `inputs.<name>` (T, B), with units behind them or 1 in place of a size; and
+        `drawn.<name>` (layers * directions, T, B, N, D). And of each output.
     """
     taken, outputs = (
         {name: _drawn(case, f"{name} {call.values}", shape) for name, shape in shapes.items()}
         for shapes in (_shapes(case, call), output_shapes(case, call))
     )
-    return taken, outputs
+    return taken | drawn_values(case, call), outputs
 
 
 def widths_of(case: ModuleCase) -> dict[str, int]:
@@ -131,7 +132,8 @@ def widths_of(case: ModuleCase) -> dict[str, int]:
 
 def _shapes(case: ModuleCase, call: Call) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {"x": (call.steps, call.batch, case.input_size)}
-    for i, given in enumerate(cell_named(case.cell).inputs):
+    cell = cell_named(case.cell)
+    for i, given in enumerate(given for given in cell.inputs if given.name not in cell.drawn):
         found[f"inputs.{given.name}"] = {
             "rows": (call.steps, call.batch),
             "full": (call.steps, call.batch, case.hidden),
@@ -164,10 +166,10 @@ def output_shapes(case: ModuleCase, call: Call) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def differs(name: str, call: Call) -> bool:
+def differs(case: ModuleCase, name: str, call: Call) -> bool:
     """Return whether the gradient of a tensor of a call is wanted."""
     stored = call.reset_to == "stored" and name.startswith("reset_to.")
-    return call.x_gradient and not stored
+    return call.x_gradient and not stored and (case.passed or not is_drawn(name))
 
 
 def used(call: Call, outputs: Mapping[str, Tensor]) -> list[str]:

@@ -25,14 +25,44 @@ from ..arguments import (
     workspace_struct,
 )
 from ..driver.cublas import workspace_bytes
+from ..driver.driver import configured
 from ..driver.graphs import Graph, chain
-from ..driver.overlapped import launch_overlapping, overlap_possible
+from ..driver.library import check, keeping
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
-from ..memory.workspace import lasting_workspace
+from ..memory.constants import lasting_workspace
 from .fused_step import KernelProduct
 from .library import LibraryProduct
+
+# cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_PROGRAMMATIC_SERIALIZATION = 6
+# Graphs keep such an order since 12.3: CUDA C++ Programming Guide, "Use in CUDA Graphs".
+_FIRST_DRIVER = 12030
+
+
+def overlap_possible() -> bool:
+    """Return True if the driver knows such launches, in graphs too."""
+    from cupy.cuda import runtime
+
+    return bool(runtime.driverGetVersion() >= _FIRST_DRIVER)
+
+
+def launch_overlapping(
+    kernel: Kernel, grid: tuple[int, int, int], arguments: ctypes.Structure, stream: int
+) -> None:
+    """Launch a kernel that itself waits for the one before it in the stream.
+
+    Its blocks may begin when those of the kernel before have all allowed it or ended; it must not
+    touch what that one reads or writes before its `griddepcontrol.wait`. It is of the current
+    device and was launched before.
+    """
+    given = grid, kernel.threads, kernel.shared, stream
+    config = configured(*given, attribute=_PROGRAMMATIC_SERIALIZATION)
+    values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+    launch = keeping.cuLaunchKernelEx
+    check(launch(config.address, kernel.function, ctypes.addressof(values), None))
+
 
 # A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
 # less there.

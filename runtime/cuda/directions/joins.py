@@ -9,7 +9,7 @@ import torch
 from ....codegen.cuda.directions import joined
 from ....codegen.shape import PlanError
 from ...call.layer_call import LayerCall
-from ...store.planned import planned
+from ...store.tuned import planned
 from ..choose import question_of
 
 

@@ -1,4 +1,4 @@
-"""Constant tensors that calls share: initial states, which nobody writes."""
+"""Tensors that calls share: initial states, which nobody writes, and the workspace of cuBLAS."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..driver.cublas import workspace_bytes
 from ..driver.described import is_described
 from ..driver.streams import on_device
 from .allocations import device_tensor
@@ -30,3 +31,13 @@ def constant(
 
 
 freed_with_memory(constant.cache_clear)
+
+
+@lru_cache(maxsize=8)
+def lasting_workspace(device: int, stream: int) -> Tensor:
+    """Return the memory that all products of a stream use in turn, where it captures nothing."""
+    size = (workspace_bytes(device),)
+    return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
+
+
+freed_with_memory(lasting_workspace.cache_clear)

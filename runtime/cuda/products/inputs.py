@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ...call.input_backward import InputBackward
+from ...call.requests import InputBackward
 from ...program.multiplier import product_added
-from .precision import multiplier
+from .multiplier import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 

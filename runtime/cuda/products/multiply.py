@@ -12,7 +12,7 @@ from ...program.recorder import issue
 from ..driver.cublas import workspace_bytes
 from ..driver.matmul import Matmul, Multiplies, multiplies
 from ..driver.streams import current_stream, is_capturing
-from ..memory.workspace import lasting_workspace
+from ..memory.constants import lasting_workspace
 
 
 class Multiply(Addressed):

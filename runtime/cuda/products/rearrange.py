@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...targets.by_torch import Moves
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
@@ -205,3 +206,31 @@ def begin_kernel(dtype: torch.dtype, device: int) -> None:
     """Let a thread compile the kernel that writes a dtype, which first calls need, if not kept."""
     if dtype in _TYPES:
         begin_to_compile(unit_of("rearrange", _TYPES[dtype]), device_limits(device).arch)
+
+
+class CudaMoves(Moves):
+    """Collector of copies, which are done when the context ends."""
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
+            rearrange(self._jobs)
+
+    def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """Return tensors of at most four axes beside each other on one, alike in the others."""
+        shape = list(tensors[0].shape)
+        counts = [tensor.shape[axis] for tensor in tensors]
+        shape[axis] = sum(counts)
+        to, first = tensors[0].new_empty(shape), 0
+        for tensor, count in zip(tensors, counts, strict=True):
+            self._jobs.append(Job(to.narrow(axis, first, count), tensor[None]))
+            first += count
+        return to
+
+    def packed(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of at most four axes without gaps; itself, if it has none."""
+        to, jobs = in_order(tensor)
+        self._jobs += jobs
+        return to

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from ...call.step_call import StepBackward
+from ...call.call import Call, Tensors
+from ...call.tensors import SomeTensors, Stepped
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device
 from .backward_layers import BackwardLayers
@@ -15,18 +18,24 @@ from .tensors import weights_by_gate
 from .tiled_layers import TiledLayers
 
 
-def backward_step(backward: StepBackward) -> list[Tensor | None]:
+def backward_step(
+    call: Call,
+    tensors: Tensors,
+    stepped: Stepped,
+    gradients: SomeTensors,
+    needs: Sequence[bool],
+) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
-    (call, x, states, weights), stepped, gradients, needs = backward
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
+    if not x.shape[-2]:
+        return Tensors(x, states, weights).zeros(needs)
     if call.heads > 1:
         weights = weights_by_gate(call, weights)
     sizes = (*x.shape[-2:], call.heads, call.dim)
-    ready = step_ready(call.directions[0], *sizes, x.dtype, x.device.index)
-    if not ready.batch:
-        return backward.zeros()
+    ready = step_ready(call.directions[0], "backward", *sizes, x.dtype, x.device.index)
     given, shape = len(states), (call.layers, ready.batch, call.heads * call.dim)
     first = states or TARGETS[call.target].initial_states(x, call.initial_values, shape)
-    tiled = ready.backward_plan.gradient_tile is not None
+    tiled = ready.plan.gradient_tile is not None
     d_states: list[Tensor] = []
     if any(needs[1 : 1 + given]):
         kind = x.dtype if tiled else ready.real

@@ -81,7 +81,7 @@ class BackwardLayers(ABC):
 
     def arguments(self, *values: int) -> ctypes.Structure:
         """Return the arguments of a kernel, by the values of all fields and array elements."""
-        return self.ready.backward.arguments.from_buffer(array("q", values))
+        return self.ready.launcher.arguments.from_buffer(array("q", values))
 
     def input_of(self, layer: int) -> tuple[int, int]:
         """Return the address of a layer's input, and its features."""

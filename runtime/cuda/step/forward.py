@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...call.step_call import StepCall
+from ...call.call import Call, Tensors
 from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device
@@ -18,15 +18,16 @@ from .ready import StepReady, step_ready
 from .tensors import packed_places, weights_by_gate
 
 
-def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
+def forward_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
     """Run all layers over one step on torch's current stream; `to` has tensors for the results."""
-    call, x, states, weights = step
+    x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
     if call.heads > 1:
         weights = weights_by_gate(call, weights)
     layer_call, device = call.directions[0], x.device
     *_, batch, size = x.shape
     hidden = call.heads * call.dim
-    ready = step_ready(layer_call, batch, size, call.heads, call.dim, x.dtype, device.index)
+    sizes = batch, size, call.heads, call.dim
+    ready = step_ready(layer_call, "forward", *sizes, x.dtype, device.index)
     if not states:
         shape = (call.layers, batch, hidden)
         states = TARGETS[call.target].initial_states(x, call.initial_values, shape)
@@ -41,7 +42,7 @@ def forward_step(step: StepCall, to: Stepped | None = None) -> Stepped:
         to = Stepped(x.new_empty(*x.shape[:-1], hidden), last, saved)
     if batch:
         with on_device(device):
-            run = _run if ready.forward_plan.multiplies else _run_with_products
+            run = _run if ready.plan.multiplies else _run_with_products
             run(ready, Places((source, size), before, own), to)
         del kept  # what is freed now goes to whoever runs later in this stream
     return to
@@ -71,7 +72,7 @@ def _run_with_products(ready: StepReady, places: Places, to: Stepped) -> None:
 def _run(ready: StepReady, places: Places, to: Stepped, products: Products | None = None) -> None:
     """Launch all layers. Kernels multiply if `products` is None."""
     (source, size), before, weights = places
-    batch, heads, dim, launcher = ready.batch, ready.heads, ready.dim, ready.forward
+    batch, heads, dim, launcher = ready.batch, ready.heads, ready.dim, ready.launcher
     plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
     after = [s.data_ptr() for s in to.last]
     saved, saved_bytes = 0, 0

@@ -39,7 +39,7 @@ class ProductLayers(BackwardLayers):
             0 if sums is None else sums.data_ptr(),
         )
         arguments = self.arguments(*values, *(0,) * ready.only_tiled)
-        ready.backward.run(arguments, None, like, 1)
+        ready.launcher.run(arguments, None, like, 1)
         self.d_output, self.d_y = None, 0
         x, features = self.input_of(layer)
         before = [place + plane * ready.dtype.itemsize for place in self.before]

@@ -10,7 +10,7 @@ import torch
 from ...call.call import Call
 from ...call.plain import check_memory
 from ...call.tensors import SomeTensors
-from ..products.moves import CudaMoves
+from ..products.rearrange import CudaMoves
 
 _WIDEST_ACCESS = 16  # bytes
 

@@ -48,7 +48,7 @@ class TiledLayers(BackwardLayers):
             *(features, x, W, R, *map(_place, (d_x, d_W, d_R, sums))),
             *([d.data_ptr() + plane * size for d in self.d_states] or (0,) * counts.states),
         ]
-        arguments, launcher = self.arguments(*values), ready.backward
+        arguments, launcher = self.arguments(*values), ready.launcher
         grid = ready.weights_grid(features, d_W is not None or d_R is not None)
         launcher.run_weights(arguments, grid)
         if lower or sources:

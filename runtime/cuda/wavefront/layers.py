@@ -9,16 +9,14 @@ from operator import or_
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call.layers_call import LayersCall, LayersRead
+from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
 from ..driver.streams import on_device
 from ..prepared import Prepared
 from ..products.inputs import project_at
-from ..ready import ready_for
-from ..step_down import check_counts
-from . import forward
-from .backward import Backward
+from ..ready import check_counts, ready_for
+from .passes import BackwardPass, ForwardPass
 from .schedule import LayersSizes, Question, Schedule, schedule_of
 
 
@@ -28,8 +26,9 @@ def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Te
     if not schedule.chunk:
         return None
     wx = project_at(x, asked.input_weight(0), asked.layer_call.tf32)
-    run = forward.Forward(asked, schedule, _alone(asked, "forward", x), wx)
-    run.run_all()
+    run = ForwardPass(asked, schedule, _alone(asked, "forward", x), wx)
+    with on_device(x.device):
+        run.run_all()
     return run.results, run.masks
 
 
@@ -41,7 +40,9 @@ def backward_layers(
     schedule = _schedule(asked, "backward", x)
     if not schedule.chunk:
         return False
-    Backward(asked, schedule, _alone(asked, "backward", x), reads, finish).run_all()
+    run = BackwardPass(asked, schedule, _alone(asked, "backward", x), reads, finish)
+    with on_device(x.device):
+        run.run_all()
     return True
 
 

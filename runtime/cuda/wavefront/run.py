@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ....codegen.cuda.wavefront import items
@@ -19,16 +20,62 @@ from ....codegen.cuda.wavefront.items import Counter, Item, items_of
 from ...call.layers import wavefront_error
 from ...program.ops import Op, Running
 from ...program.recorder import issue, recording
+from ..arguments import struct_around
 from ..driver.partition import Partition
 from ..driver.stream_memory import HandOver, Number
 from ..driver.streams import current_stream
+from ..launch import fill_bytes
 from ..load import load_kernel
 from ..prepared import Prepared
 from ..watchdog import between_layers
-from .counters import Counters
 from .lanes import Lane, Lanes, lanes_of
 from .ops import Enter, Fork, Join, Leave, Together
 from .products import Between
+
+_BYTES = 4  # of a counter
+
+
+class Counters:
+    """Counters of a call, all zero at first. Layers count in the order of computation."""
+
+    def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
+        self._layers, self._chunks = layers, chunks
+        self.tensor = torch.empty(layers + 2 * layers * chunks, dtype=torch.int32, device=device)
+        fill_bytes(self.tensor, 0)
+        self._first = self.tensor.data_ptr()
+
+    def address(self, counter: Counter) -> int:
+        """Return the address of a counter of the schedule."""
+        kind, layer, chunk = counter
+        if kind == "started":
+            return self._first + _BYTES * layer
+        row = layer if kind == "done" else self._layers + layer
+        return self._first + _BYTES * (self._layers + row * self._chunks + chunk)
+
+    def handed(
+        self,
+        arguments: ctypes.Structure,
+        place: int,
+        layer: int,
+        steps: int,
+        hands_over: bool,
+    ) -> ctypes.Structure:
+        """Return the arguments of a layer's kernel, from those of a direction.
+
+        The layer at the first place in the order of computation waits for none. Its number is that
+        in the module, for messages. `hands_over` says that something waits for its chunks, of
+        `steps` steps.
+        """
+        struct: Any = struct_around("LayerArguments", type(arguments))
+        found: ctypes.Structure = struct(
+            arguments,
+            self.address(Counter("ready", place)) if place else None,
+            self.address(Counter("done", place)) if hands_over else None,
+            self.address(Counter("started", place)),
+            steps,
+            layer,
+        )
+        return found
 
 
 class LaterLaunch:

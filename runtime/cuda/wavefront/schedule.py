@@ -35,9 +35,9 @@ from ...call.layers import wavefront_error
 from ..choose import plan_with_room, question_of
 from ..driver.described import is_described
 from ..driver.device import device_limits
+from ..driver.driver import blocks_per_multiprocessor
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
-from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
 from ..driver.streams import is_capturing, on_device
 from ..load import load_kernel

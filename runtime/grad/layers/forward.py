@@ -1,4 +1,4 @@
-"""Forward of all layers of a module: input products and kernels."""
+"""Forward of all layers of a module: input products, kernels, and what a backward reads."""
 
 from __future__ import annotations
 
@@ -10,33 +10,51 @@ from torch import Tensor
 
 from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
-from ...call.layers_call import LayersCall
-from ...call.made_masks import MadeMasks
-from ...call.tensors import Forward, ScanInputs, States, inputs_at
+from ...call.masks import MadeMasks
+from ...call.requests import LayersCall
+from ...call.tensors import Forward, ScanInputs, inputs_at
+from ...targets.by_torch import Moves
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
-from ...targets.moves import Moves
 from ...targets.registry import TARGETS
 from .joint import joint_ragged, joint_states, joint_weights
 from .rows import LayerRows, layer_rows, sizes_of
 
 
-class Run(NamedTuple):
-    """Results of the forward of all layers.
+class Kept(NamedTuple):
+    """Tensors that a forward keeps for its backward, beside the inputs and results of the call.
 
-    `sequences` are the output of the last layer, (T, B, features), or each of its states, and
-    `last` each state after the last step, (layers * directions, B, hidden). `masks` are of each
-    dropout. `made` is None where all rows run all steps.
+    Attributes:
+        masks: of each dropout, unless the caller drew them.
+        runs: of each call of a layer its states at all steps, and what its kernel saved. Of a
+            single step alone what its kernels saved.
+        made: the masks of lengths and resets.
     """
 
-    sequences: list[Tensor]
-    last: States
-    results: list[Forward]
-    masks: list[Tensor]
-    made: MadeMasks | None = None
+    masks: Sequence[Any]
+    runs: Sequence[Sequence[Any]]
+    made: MadeMasks | None
+
+    def flat(self) -> list[Any]:
+        """Return all in one list; `kept_from` is the inverse."""
+        return [*self.masks, *(tensor for run in self.runs for tensor in run), *(self.made or ())]
 
 
-def forward_layers(call: Call, tensors: Tensors) -> Run:
-    """Run the forward of all layers, and keep what a backward reads."""
+def kept_from(call: Call, flat: Sequence[Any]) -> Kept:
+    """Return what `Kept.flat` flattened."""
+    if call.single:
+        return Kept((), (flat,), None)
+    made = None
+    if call.ragged is not None:
+        count = len(MadeMasks._fields)
+        made, flat = MadeMasks(*flat[-count:]), flat[:-count]
+    each = len(call.initial_values) + 1
+    first = len(flat) - each * call.runs
+    runs = [flat[place : place + each] for place in range(first, len(flat), each)]
+    return Kept(flat[:first], runs, made)
+
+
+def forward_layers(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
+    """Return the results of all layers, and what a backward reads."""
     target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
@@ -55,12 +73,12 @@ def forward_layers(call: Call, tensors: Tensors) -> Run:
     rows = layer_rows(run, (steps, batch), tensors)
     results, masks = found or _one_by_one(asked, tensors, made, rows)
     sequences = joined_states(run, rows, [result.states for result in results])
+    kept = Kept(masks, [(*result.states, result.saved) for result in results], made)
     if call.takes_wx:
-        return Run(sequences, tuple(results[0].last), results, masks, made)
+        return [*sequences, *results[0].last], kept
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
-        last = tuple([stacked(call, each, moves) for each in lasts])
-    return Run(sequences, last, results, masks, made)
+        return [*sequences, *[stacked(call, each, moves) for each in lasts]], kept
 
 
 def _one_by_one(

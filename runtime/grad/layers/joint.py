@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...call.layers import LayerWeights
 from ...call.ragged import Ragged
-from ...targets.moves import Moves
+from ...targets.by_torch import Moves
 
 
 def joint_weights(weights: Sequence[LayerWeights], moves: Moves) -> list[LayerWeights]:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.input_backward import InputBackward
-from ...call.places import Places
-from ...call.ragged import Ragged
-from ...targets.packing import Packing
+from ...call.ragged import Places, Ragged
+from ...call.requests import InputBackward
+from ...targets.by_torch import Packing
 from ...targets.registry import TARGETS
 
 

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from ...call.call import Call, Tensors
 from ...call.layers import LayerWeights
-from ...call.layers_call import LayersCall, LayersRead
+from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
 from ...targets.registry import TARGETS
-from ..kept import Kept
-from .forward import dropped
+from .forward import Kept, dropped
 from .rows import LayerRows
 
 
@@ -124,10 +123,11 @@ class Sweep:
     def _add_unweighted(self, index: int, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
         unweighted, count = self.saved.tensors.unweighted, len(self.saved.tensors.unweighted)
-        first = self.saved.others - count
+        first, have = self.saved.others - count, self.call.gradients_of_inputs
         for number, given in enumerate(unweighted):
             if self.needs[first + number] and found.d_others is not None:
-                own, other = found.d_others[..., number - count], self.d_unweighted[number]
+                place = sum(have[:number]) - sum(have)
+                own, other = found.d_others[..., place], self.d_unweighted[number]
                 own = own.sum_to_size(given.shape[-4:])
                 if given.ndim == 5:  # each direction of each layer has values of its own
                     whole = own.new_empty(given.shape) if other is None else other

@@ -19,19 +19,16 @@ from torch._library.autograd import Info, make_autograd_impl
 from ....errors import BackwardError, SecondOrderError
 from ...call.call import Call
 from ...call.marks import never_traced
-from ...call.plain import is_watched, treats_itself
-from ...call.spans import alone
+from ...call.plain import alone, is_watched, treats_itself
 from ...call.text import CallText, read_call, write_call
-from ...program.replays import replayed
-from ...program.seen import Entry, Seen
+from ...program.seen import Entry, Seen, replayed
 from ...targets.registry import TARGETS, target_of
 from ..check_saved import as_left
 from ..compute import forgets_wx, forward_of, gradients_of, inference_of
-from ..kept import Kept
+from ..layers.forward import Kept
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .check import check_forward, check_gradients_of_results, check_results
-from .fakes import fake_call, fake_call_backward
-from .results import beside_results, runs_of
+from .results import beside_results, fake_call, fake_call_backward, runs_of
 
 # Any: torch's library has no types for what is called here.
 _LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]

@@ -19,8 +19,7 @@ from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, shape_error
 from ...targets.layers import states_for
-from ...targets.refusals import check_takes
-from ...targets.registry import TARGETS
+from ...targets.registry import TARGETS, check_takes
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
 from ..layers.rows import sizes_of

@@ -1,12 +1,16 @@
-"""Results of the operators besides those of the call: what runs kept, without shared memory."""
+"""Results of the operators: their shapes for tracers, and what runs keep besides them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
 from ...call.call import Call
+from ...call.text import read_call
+from ...targets.registry import target_of
+from ..layers.rows import sizes_of
 
 
 def beside_results(call: Call, runs: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -30,3 +34,50 @@ def _shares(call: Call) -> bool:
     """Return True if the states of the last run are the output: not of directions joined."""
     packed = call.ragged is not None and call.ragged.packed
     return call.runs == call.layers and not packed
+
+
+def fake_call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
+    """Return empty results of `rnnc::call`."""
+    written, x = read_call(text), tensors[0]
+    call, target = written.call("cpu", False), target_of(x.device)
+    new, hidden = x.new_empty, call.heads * call.dim
+    rows = call.states + (call.ragged.tensors if call.ragged else 0)
+    ragged = call.ragged.named(tensors[1 + call.states : 1 + rows]) if call.ragged else None
+    steps, batch = sizes_of(call, x, ragged)
+    count, plane = len(call.initial_values), (call.heads, call.dim)
+    over_time = (steps, batch, *plane) if call.takes_wx else (*x.shape[:-1], call.features)
+    last = (batch, *plane) if call.takes_wx else (call.parts, batch, hidden)
+    found = [new(over_time) for _ in range(call.sequences)] + [new(last) for _ in range(count)]
+    if not written.keep:
+        return found
+    sizes = steps, batch, call.heads * call.parts // call.runs, call.dim
+    cell, save = written.settings.cell, written.settings.choice.save
+    saved, runs = target.saved_shape(cell, sizes, True, save), []
+    for number in range(call.runs):
+        own = call.directions_of(number * call.layers // call.runs)[0].stored
+        states = [new(steps if wanted else 0, *sizes[1:]) for wanted in own]
+        runs.append((*states, new(saved)))
+    return [*found, *beside_results(call, runs)]
+
+
+def fake_call_backward(
+    gradients: Sequence[Tensor | None],
+    tensors: Sequence[Tensor],
+    results: Sequence[Tensor],
+    needs: Sequence[bool],
+    text: str,
+) -> list[Tensor]:
+    """Return empty results of `rnnc::call_backward`."""
+    written = read_call(text)
+    given: list[Any] = list(tensors)
+    if len(given) < len(needs):
+        steps, batch, *plane = results[0].shape
+        inputs = len(written.settings.cell.input_gates)
+        given.insert(0, results[0].new_empty(batch, steps, *plane, inputs))
+    end = len(needs) - written.asked.drawn
+    weights, outer = range(end - sum(written.present), end), (written.asked.samples,)
+    return [
+        tensor.new_empty((*(outer if number in weights and any(outer) else ()), *tensor.shape))
+        for number, (tensor, need) in enumerate(zip(given, needs, strict=True))
+        if need
+    ]

@@ -13,7 +13,7 @@ namespace rnnc {
 
 class BackwardTask {
  public:
-  BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
+  RNNC_ONCE BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(a.sizes.batch * row_stride_),
         head_(task.first_row * row_stride_ + task.head * a.sizes.dim),
@@ -30,7 +30,7 @@ class BackwardTask {
   }
 
   // The gradients of the gates of a step, and what passes to the states before it but for matrices.
-  void run_pointwise(int64_t step) {
+  RNNC_ONCE void run_pointwise(int64_t step) {
     const int64_t units = task_.units, start = time_.at(step) * step_stride_;
     const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
@@ -52,32 +52,32 @@ class BackwardTask {
   }
 
   // What passes to the states before the step through matrices, from the gates of all units.
-  void run_products(int64_t step) {
+  RNNC_ONCE void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
-    const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGates;
+    const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGradients;
     for (int i = 0; i < kStatePairs && packed_ != nullptr; ++i) {
       const int p = kDenseOrder[i];
       const int64_t place = p * a_.sizes.heads + task_.head;
-      multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,
+      multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGradients,
                packed_ + (place * padded(dim) + task_.first_unit) * dim, task_.rows, dim,
                task_.units, d_state(kDenseSource[p], 0), width_);
     }
   }
 
   // Copy the gradients of the initial states, and the sums.
-  void finish() {
+  RNNC_ONCE void finish() {
     for (int s = 0; s < kStates; ++s) {
       for (int64_t row = 0; row < task_.rows; ++row) {
         copy_row(d_state(s, row), a_.d_initial[s] + origin_ + row * row_stride_, task_.units);
       }
     }
-    store_sums(0, kGates, a_.d_bias);
-    store_sums(kGates, kParams, a_.d_params);
-    store_sums(kGates + kParams, kDiagonalPairs, a_.d_diagonal);
+    store_sums(0, kGradients, a_.d_bias);
+    store_sums(kGradients, kParams, a_.d_params);
+    store_sums(kGradients + kParams, kDiagonalPairs, a_.d_diagonal);
   }
 
  protected:
-  static constexpr int kSums = kGates + kParams + kDiagonalPairs;
+  static constexpr int kSums = kGradients + kParams + kDiagonalPairs;
 
   // One row of a step: `place` is where the step of the row begins in tensors over time, and the
   // states before and after it lie at an offset into an array of each state.
@@ -91,7 +91,7 @@ class BackwardTask {
   void finish_rows() {
     const int64_t dim = a_.sizes.dim;
     const auto run = [&](int stage, const BackwardRow& row, real* d_values, const real* sums) {
-      real* const d_params = step_sums_ + kGates * width_;
+      real* const d_params = step_sums_ + kGradients * width_;
       const real* kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
 #ifdef RNNC_UNWEIGHTED
       load_unweighted(a_.unweighted, task_, row.place / step_stride_, task_.first_row + row.number,
@@ -107,13 +107,13 @@ class BackwardTask {
     const auto multiply = [&](const StageProduct& product, const BackwardRow& row, int64_t rows,
                               real* to, int64_t stride) {
       const int64_t matrix = product.matrix * a_.sizes.heads + task_.head;
-      rnnc::multiply(d_gates_of(row.place) + product.gate * dim, row_stride_ * kGates,
+      rnnc::multiply(d_gates_of(row.place) + product.gate * dim, row_stride_ * kGradients,
                      packed_ + matrix * padded(dim) * dim, rows, dim, task_.units, to, stride);
     };
     const auto multiply_diagonal = [&](const StageProduct& product, const BackwardRow& row, real* to) {
       const real* const d_gate = d_gates_of(row.place) + product.gate * dim;
       const real* const kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
-      real* const d_diagonal = step_sums_ + (kGates + kParams + product.matrix) * width_;
+      real* const d_diagonal = step_sums_ + (kGradients + kParams + product.matrix) * width_;
       add_product(d_gate, kept + product.kept * dim, d_diagonal, task_.units);
       add_product(d_gate, diagonal_ + product.matrix * width_, to, task_.units);
     };
@@ -129,7 +129,7 @@ class BackwardTask {
   void run_row(int64_t row, int64_t place, const real* const* before, const real* const* after,
                int64_t offset) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
-    real* const d_params = step_sums_ + kGates * width_;
+    real* const d_params = step_sums_ + kGradients * width_;
     const real* kept = a_.kept + kept_place(place + head_, dim) + task_.first_unit;
     real* d_gates = d_gates_of(place);
 #ifdef RNNC_UNWEIGHTED
@@ -149,15 +149,15 @@ class BackwardTask {
 
   // The gradients of a row's gates: where its step begins in tensors over time.
   real* d_gates_of(int64_t place) {
-    return a_.d_gates + (place + head_) * kGates + task_.first_unit;
+    return a_.d_gates + (place + head_) * kGradients + task_.first_unit;
   }
 
   // Add a row to the sums over rows, and what passes to its states through diagonal weights.
   void sum_row(int64_t row, const real* d_gates, const real* const* before, int64_t offset) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
     real* const d_bias = step_sums_;
-    real* const d_diagonal = d_bias + (kGates + kParams) * width_;
-    for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
+    real* const d_diagonal = d_bias + (kGradients + kParams) * width_;
+    for (int g = 0; g < kGradients; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
     for (int i = 0; i < kStateDiagonals; ++i) {
       const int p = kDiagonalOrder[i];
       const real* d_gate = d_gates + kDiagonalGate[p] * dim;
@@ -199,8 +199,7 @@ class BackwardTask {
 };
 
 template <class Runner, class Arguments>
-__attribute__((noinline))  // inlined twice, it would be compiled twice
-static void run_backward(const Arguments& a) {
+RNNC_ONCE static void run_backward(const Arguments& a) {
   const Sizes& size = a.sizes;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
   const int64_t to_pack = a.R != nullptr ? kDensePairs * size.heads * panels : 0;

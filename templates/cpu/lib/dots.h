@@ -1,109 +1,23 @@
-// Matrix products as dot products: both factors are read as they come, without packing.
+// Matrix products of single steps, whose factors are read as they come, without packing: dots.cpp.
 #pragma once
-
-#include <utility>
 
 #include "product.h"
 
 namespace rnnc {
 
-// The sums of neighbours that are `apart` lanes from each other: of `a` in the lanes whose number
-// has no bit `apart`, of `b` in the others.
-#if defined(__clang__) || __GNUC__ >= 12
-template <int apart, int... lane>
-RNNC_INLINE Vector sum_neighbours(Vector a, Vector b, std::integer_sequence<int, lane...>) {
-  constexpr int kOther = (int)kLanes;
-  return __builtin_shufflevector(a, b, (lane & apart ? lane + kOther : lane)...) +
-         __builtin_shufflevector(a, b, (lane & apart ? (lane ^ apart) + kOther : lane ^ apart)...);
-}
-#else
-template <int apart, int... lane>
-RNNC_INLINE Vector sum_neighbours(Vector a, Vector b, std::integer_sequence<int, lane...>) {
-  Vector sum;
-  ((sum[lane] = lane & apart ? b[lane] + b[lane ^ apart] : a[lane] + a[lane ^ apart]), ...);
-  return sum;
-}
-#endif
-
-// A vector whose lane i is the sum of all lanes of `sums[i]`; overwrites them.
-template <int apart = 1>
-RNNC_INLINE Vector lane_sums(Vector* sums) {
-  if constexpr (apart < kLanes) {
-    constexpr int kLeft = (int)kLanes / (2 * apart);
-#pragma GCC unroll 16
-    for (int i = 0; i < kLeft; ++i) {
-      sums[i] = sum_neighbours<apart>(sums[2 * i], sums[2 * i + 1],
-                                      std::make_integer_sequence<int, (int)kLanes>{});
-    }
-    return lane_sums<2 * apart>(sums);
-  } else {
-    return sums[0];
-  }
-}
-
-// `rows` rows of out [rows][columns] += left x matrix^T, with kLanes / rows columns at a time.
-template <int rows>
-__attribute__((noinline))
-static void add_dots_of_rows(const real* left, int64_t left_stride, const real* matrix,
-                             int64_t depth, int64_t columns, real* out, int64_t out_stride) {
-  constexpr int kColumns = (int)kLanes / rows;
-  const int64_t whole = depth / kLanes * kLanes;
-  for (int64_t column = 0; column < columns; column += kColumns) {
-    const real* right[kColumns];
-    for (int c = 0; c < kColumns; ++c) {
-      right[c] = matrix + smaller(column + c, columns - 1) * depth;
-    }
-    Vector sum[kLanes] = {};
-    for (int64_t k = 0; k < whole; k += kLanes) {
-      Vector factor[rows], other[kColumns];
-#pragma GCC unroll 16
-      for (int c = 0; c < kColumns; ++c) other[c] = *(const LooseVector*)(right[c] + k);
-#pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) factor[r] = *(const LooseVector*)(left + r * left_stride + k);
-#pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 16
-        for (int c = 0; c < kColumns; ++c) sum[r * kColumns + c] += factor[r] * other[c];
-      }
-    }
-    alignas(kVectorBytes) real total[kLanes];
-    *(Vector*)total = lane_sums(sum);
-    for (int i = 0; i < kLanes && whole < depth; ++i) {
-      const real* const factors = left + i / kColumns * left_stride;
-      for (int64_t k = whole; k < depth; ++k) total[i] += factors[k] * right[i % kColumns][k];
-    }
-    real* const to = out + column;
-    if (column + kColumns <= columns) {
-      for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 16
-        for (int c = 0; c < kColumns; ++c) to[r * out_stride + c] += total[r * kColumns + c];
-      }
-    } else {
-      for (int r = 0; r < rows; ++r) {
-        for (int64_t c = 0; column + c < columns; ++c) to[r * out_stride + c] += total[r * kColumns + c];
-      }
-    }
-  }
-}
-
 // out [rows][columns] += left [rows][depth] x matrix^T, with matrix [columns][depth] as it comes.
-__attribute__((noinline))
-static void add_dots(const real* left, int64_t left_stride, const real* matrix, int64_t rows,
-                     int64_t depth, int64_t columns, real* out, int64_t out_stride) {
-  constexpr int kRows = kLanes < 4 ? (int)kLanes : 4;
-  int64_t row = 0;
-  for (; row + kRows <= rows; row += kRows) {
-    add_dots_of_rows<kRows>(left + row * left_stride, left_stride, matrix, depth, columns,
-                            out + row * out_stride, out_stride);
-  }
-  for (; row + 2 <= rows; row += 2) {
-    add_dots_of_rows<2>(left + row * left_stride, left_stride, matrix, depth, columns,
-                        out + row * out_stride, out_stride);
-  }
-  for (; row < rows; ++row) {
-    add_dots_of_rows<1>(left + row * left_stride, left_stride, matrix, depth, columns,
-                        out + row * out_stride, out_stride);
-  }
-}
+RNNC_SHARED void add_dots(const real* left, int64_t left_stride, const real* matrix, int64_t rows,
+                          int64_t depth, int64_t columns, real* out, int64_t out_stride);
+
+// out [rows][columns] += left [rows][depth] x right [depth][columns].
+RNNC_SHARED void add_rows(const real* left, int64_t left_stride, const real* right,
+                          int64_t right_stride, int64_t rows, int64_t depth, int64_t columns,
+                          real* out, int64_t out_stride);
+
+// out [depth][columns] = left^T x right, with left [rows][depth] and right [rows][columns]: sums
+// over batch rows.
+RNNC_SHARED void sum_over_rows(const real* left, int64_t left_stride, const real* right,
+                               int64_t right_stride, int64_t rows, int64_t depth, int64_t columns,
+                               real* out);
 
 }  // namespace rnnc

@@ -30,7 +30,7 @@ struct Packed {
 class ForwardTask {
  public:
   // packed: null where packing the matrices would cost more than it saves.
-  ForwardTask(const ForwardArguments& a, const Task& task, const Packed& packed)
+  RNNC_ONCE ForwardTask(const ForwardArguments& a, const Task& task, const Packed& packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         small_(small(a, task)), block_rows_(rows_at_once(a, task)), block_steps_(steps_at_once(a, task)),
         bias_(kGates * width_), diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
@@ -44,14 +44,14 @@ class ForwardTask {
     load_units(a.params, kParams, task, a.sizes, params_, width_);
   }
 
-  void run(int64_t step) {
+  RNNC_ONCE void run(int64_t step) {
     for (int64_t row = 0; row < task_.rows; row += block_rows_) {
       run_rows(step, task_.first_row + row, smaller(block_rows_, task_.rows - row));
     }
   }
 
   // Copy the states after the last step.
-  void finish() {
+  RNNC_ONCE void finish() {
     const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
     for (int s = 0; s < kStates; ++s) {
       if (a_.last[s] == nullptr) continue;
@@ -259,8 +259,7 @@ class ForwardTask {
 };
 
 template <class Runner, class Arguments>
-__attribute__((noinline))  // inlined twice, it would be compiled twice
-static void run_forward(const Arguments& a) {
+RNNC_ONCE static void run_forward(const Arguments& a) {
   const Sizes& size = a.sizes;
   const bool pack_first = (size.steps > 2 || a.W != nullptr) && a.product == nullptr;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);

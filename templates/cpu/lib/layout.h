@@ -7,9 +7,10 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+
+#include "vectors.h"
 
 namespace rnnc {
 
@@ -20,6 +21,13 @@ struct Sizes {
   int64_t part_units;  // units per task: a multiple of kPanel, or all
   int64_t threads;
 };
+
+// How many gates have a gradient: all but inputs of the cell whose gradient nobody asks for.
+#ifdef RNNC_GRADIENTS
+constexpr int kGradients = RNNC_GRADIENTS;
+#else
+constexpr int kGradients = kGates;
+#endif
 
 #ifdef RNNC_UNWEIGHTED
 // The inputs of the cell that no weight multiplies.
@@ -68,10 +76,10 @@ struct BackwardArguments {
   const real* kept;
   const real* d_states[kStates];  // [T][B][N][D] each, or null for zero
   const real* d_last[kStates];    // [B][N][D] each, or null for zero
-  real* d_gates;                  // [T][B][N][kGates][D]
+  real* d_gates;                  // [T][B][N][kGradients][D]
   real* d_initial[kStates];       // [B][N][D] each
   // Sums over steps and rows, a slice a tile of the batch: summed by the caller in a fixed order.
-  real* d_bias;      // [tiles][kGates][N][D]
+  real* d_bias;      // [tiles][kGradients][N][D]
   real* d_params;    // [tiles][kParams][N][D]
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 #ifdef RNNC_UNWEIGHTED
@@ -133,10 +141,6 @@ class KeptMemory {
   KeptBlock* block_;
 };
 
-RNNC_INLINE void copy_row(const real* from, real* to, int64_t n) {
-  std::memcpy(to, from, (size_t)n * sizeof(real));
-}
-
 template <typename T>
 RNNC_INLINE void add_row(const real* __restrict from, T* __restrict to, int64_t n) {
 #pragma omp simd
@@ -169,8 +173,6 @@ RNNC_INLINE int64_t unit_parts(const Sizes& s) {
 }
 
 RNNC_INLINE int64_t tasks(const Sizes& s) { return tiles(s) * s.heads * unit_parts(s); }
-
-RNNC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 RNNC_INLINE Task task_of(const Sizes& s, int64_t index) {
   const int64_t parts = unit_parts(s), head_tile = index / parts, tile = head_tile / s.heads;

@@ -8,19 +8,19 @@ namespace rnnc {
 
 class MaskedBackwardTask : public BackwardTask {
  public:
-  MaskedBackwardTask(const MaskedBackwardArguments& a, const Task& task, const real* packed)
+  RNNC_ONCE MaskedBackwardTask(const MaskedBackwardArguments& a, const Task& task, const real* packed)
       : BackwardTask(a, task, packed), masks_(a.masks, a.sizes, time_, task.head),
         d_reset_(a.masks.d_reset) {}
 
-  void run_pointwise(int64_t step) {
+  RNNC_ONCE void run_pointwise(int64_t step) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
     const int64_t start = time_.at(step) * step_stride_;
     std::memset(step_sums_, 0, (size_t)(kSums * width_) * sizeof(real));
     for (int64_t row = 0; row < task_.rows; ++row) {
       const int64_t place = start + row * row_stride_;
       if (how(step, row) == kHold) {
-        real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
-        for (int g = 0; g < kGates; ++g) {
+        real* d_gates = a_.d_gates + (place + head_) * kGradients + task_.first_unit;
+        for (int g = 0; g < kGradients; ++g) {
           std::memset(d_gates + g * dim, 0, (size_t)units * sizeof(real));
         }
         continue;
@@ -42,7 +42,7 @@ class MaskedBackwardTask : public BackwardTask {
 
   // What passes to the states before the step through matrices; where they were reset, it goes to
   // the reset values.
-  void run_products(int64_t step) {
+  RNNC_ONCE void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
     int64_t row = 0;
     while (row < task_.rows) {
@@ -53,11 +53,11 @@ class MaskedBackwardTask : public BackwardTask {
       int64_t end = row + 1;
       while (end < task_.rows && how(step, end) != kHold) ++end;
       const real* d_gates =
-          a_.d_gates + (time_.at(step) * step_stride_ + head_ + row * row_stride_) * kGates;
+          a_.d_gates + (time_.at(step) * step_stride_ + head_ + row * row_stride_) * kGradients;
       for (int i = 0; i < kStatePairs && packed_ != nullptr; ++i) {
         const int p = kDenseOrder[i];
         const int64_t place = p * a_.sizes.heads + task_.head;
-        multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,
+        multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGradients,
                  packed_ + (place * padded(dim) + task_.first_unit) * dim, end - row, dim,
                  task_.units, d_state(kDenseSource[p], row), width_);
       }

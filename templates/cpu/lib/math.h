@@ -5,23 +5,9 @@
 // come out as the standard library's do. double uses the standard library.
 #pragma once
 
-#include <cstdint>
-
-#define RNNC_INLINE static inline __attribute__((always_inline))
+#include "vectors.h"
 
 namespace rnnc {
-
-// The widest vectors of the processor. A loop asks for them by their lanes: a compiler may take
-// narrower ones, which were faster on earlier processors.
-#if defined(__AVX512F__)
-constexpr int64_t kVectorBytes = 64;
-#elif defined(__AVX__)
-constexpr int64_t kVectorBytes = 32;
-#else
-constexpr int64_t kVectorBytes = 16;
-#endif
-constexpr int64_t kLanes = kVectorBytes / sizeof(real);
-typedef real Vector __attribute__((vector_size(kVectorBytes)));
 
 // A number beyond float: infinite where `real` is one. C++ leaves that conversion undefined.
 RNNC_INLINE real literal(double x) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backward.h"
+#include "dots.h"
 #include "step.h"
-#include "sums.h"
 
 namespace rnnc {
 
@@ -18,7 +18,7 @@ struct StepBackwardArguments {
   const real* d_last[kStates];   // [layers][B][N][D] each, or null for zero
   real* d_x;                     // [B][features], or null where nobody reads it
   real* d_initial[kStates];      // [layers][B][N][D] each, or null likewise
-  // Of a single layer whose matrices the caller multiplies: [B][N][kGates][D]; or null.
+  // Of a single layer whose matrices the caller multiplies: [B][N][kGradients][D]; or null.
   real* d_gates;
   double values[kStates];  // of the states that are null
   // [layers][kLayerWeights], null for each that there is not.
@@ -30,7 +30,7 @@ struct StepBackwardArguments {
 struct StepGradients {
   const Sizes& sizes;
   int64_t features;
-  const real *x, *d_gates;  // [B][features], [B][N][kGates][D]
+  const real *x, *d_gates;  // [B][features], [B][N][kGradients][D]
   const real *W, *R;
   const real* const* before;  // [B][N][D] each
   bool zero_before;           // where matrices read the states
@@ -64,10 +64,10 @@ struct StepGradients {
   }
 
  private:
-  int64_t row_stride() const { return sizes.heads * kGates * sizes.dim; }  // of d_gates
+  int64_t row_stride() const { return sizes.heads * kGradients * sizes.dim; }  // of d_gates
 
   const real* gate(int64_t head, int64_t gate) const {
-    return d_gates + (head * kGates + gate) * sizes.dim;
+    return d_gates + (head * kGradients + gate) * sizes.dim;
   }
 
   // Some units of a gate and head, matrix = [head][gate].
@@ -119,8 +119,8 @@ class StepBackward {
   explicit StepBackward(const StepBackwardArguments& a)
       : a_(a), hidden_(a.sizes.heads * a.sizes.dim), plane_(a.sizes.batch * hidden_),
         equal_(a.initial, a.values, plane_), params_(kParams * hidden_),
-        tiles_(tiles(a.sizes)), d_gates_(a.d_gates == nullptr ? kGates * plane_ : 0),
-        d_before_(kStates * plane_), d_bias_(tiles_ * kGates * hidden_),
+        tiles_(tiles(a.sizes)), d_gates_(a.d_gates == nullptr ? kGradients * plane_ : 0),
+        d_before_(kStates * plane_), d_bias_(tiles_ * kGradients * hidden_),
         d_params_(tiles_ * kParams * hidden_), d_diagonal_(tiles_ * kDiagonalPairs * hidden_),
         d_below_(a.layers > 1 ? plane_ : 0),
         R_diag_(a.sizes.heads > 1 ? kDiagonalPairs * hidden_ : 0) {}
@@ -179,7 +179,7 @@ class StepBackward {
 
   // Copy the sums over batch rows to where they are wanted.
   void store(real* const* d_weights) {
-    add_tiles(d_bias_, kGates * hidden_);
+    add_tiles(d_bias_, kGradients * hidden_);
     add_tiles(d_params_, kParams * hidden_);
     add_tiles(d_diagonal_, kDiagonalPairs * hidden_);
     for (int i = 0; i < kBiasGates && d_weights[2] != nullptr; ++i) {

@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import torch
 from rnnc.runtime.call.ragged import Ragged
+from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.cpu.target import CpuTarget
+from rnnc.runtime.grad.layers import sweep
+from rnnc.runtime.module import given
 from rnnc.runtime.module import rnn as module
 from rnnc.runtime.module.stepper import Stepper
 from rnnc.runtime.run.known_calls import KnownCalls
@@ -78,6 +82,25 @@ def a_stepper_with_earlier_weights(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def both_directions_with_one_draw(patch: pytest.MonkeyPatch) -> None:
+    """A layer that runs backwards reads what the one that runs forwards drew."""
+    right = given.draws_of_module
+
+    def shared(cell, x, axes, inputs, *more):
+        found = right(cell, x, axes, inputs, *more) or {}
+        drawn = [name for name in found if name not in (inputs or {})]
+        return found | {name: found[name][::2].repeat_interleave(2, 0) for name in drawn}
+
+    patch.setattr(given, "draws_of_module", shared)
+
+
+def a_backward_that_draws_anew(patch: pytest.MonkeyPatch) -> None:
+    """Its kernels read other numbers than those of the forward."""
+    patch.setattr(
+        sweep, "inputs_at", lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call))
+    )
+
+
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
@@ -85,6 +108,8 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         a_known_call_with_an_earlier_result,
         a_known_call_without_its_resets,
         a_stepper_with_earlier_weights,
+        both_directions_with_one_draw,
+        a_backward_that_draws_anew,
     )
 }
 

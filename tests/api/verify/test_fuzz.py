@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,26 @@ def test_draws_everything():
     assert not any(c.both for c in cases if c.through in ("scan", "step"))
     assert any(c.without for c in cases)
     assert any(c.silent for c in cases)
+
+
+def kinds_of_recurrences(cases):
+    """How many cells are of each kind, and how many parts; those of maxima and pairs by name."""
+    found = Counter()
+    for case in cases:
+        recurrence = ours.cell_of(case).recurrence
+        found[recurrence.kind] += 1
+        for part in recurrence.parts:
+            kind = "maximum" if part.maximum else part.kind
+            found[f"{kind} of {len(part.states)}"] += 1
+    return found
+
+
+def test_a_hundred_cases_have_recurrences_of_all_kinds():
+    found = kinds_of_recurrences(draw_case(1, number, Settings()) for number in range(100))
+    assert min(found["affine"], found["diagonal"]) >= 10
+    assert found["dense"] >= 40
+    wanted = ("affine of 1", "affine of 2", "maximum of 1", "diagonal of 1", "output of 1")
+    assert min(found[kind] for kind in wanted) >= 2
 
 
 JUMPING = "floor ceil trunc round heaviside remainder fmod %".split()

@@ -66,8 +66,8 @@ def test_draws_everything(device):
     calls = [call for case in cases for call in case.calls]
     assert {case.layers for case in cases} >= {*range(1, 9), 12}
     assert {case.dtype for case in cases} == {"float64", "float32", "bfloat16", "float16"}
-    assert {case.cell for case in cases} >= {"lstm", "gru", "gap_lstm", "gained_gru"}
-    for option in ("bias", "batch_first", "both", "frozen", "fresh", "burst"):
+    assert {case.cell for case in cases} >= {"lstm", "gru", "gap_lstm", "gained_gru", "noisy_lstm"}
+    for option in ("bias", "batch_first", "both", "frozen", "fresh", "burst", "passed"):
         assert {getattr(case, option) for case in cases} == {True, False}, option
     assert {bool(case.proj_size) for case in cases} == {True, False}
     assert {case.dropout for case in cases} == {0.0, 0.3, 1.0}
@@ -130,6 +130,8 @@ def test_a_result_whose_terms_cancel_is_not_wrong():
         "a known call with an earlier result",
         "a known call without its resets",
         "a stepper with earlier weights",
+        "both directions with one draw",
+        "a backward that draws anew",
     ],
 )
 def test_a_planted_fault_is_found(fault, plant):
@@ -151,6 +153,10 @@ def may_show(fault: str, case: ModuleCase) -> bool:
     kinds = " ".join(call.kind for call in case.calls)
     if "stepper" in fault:
         return bool(re.search("stepper.*(copy_|load_state_dict).*stepper", kinds))
+    if "draw" in fault:
+        draws = any(call.training and call.kind == "forward" for call in case.calls)
+        drawn = case.cell == "noisy_lstm" and not case.passed and draws
+        return drawn and (case.both or "both" not in fault)
     resets = sum(bool(call.resets) for call in case.calls)
     return case.cell == "lstm" and case.dtype == "float64" and (resets > 2 or "resets" not in fault)
 

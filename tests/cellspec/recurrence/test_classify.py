@@ -58,7 +58,10 @@ def test_the_library_has_cells_of_all_kinds():
     kinds = {name: rnnc.cells.get(name).recurrence.kind for name in rnnc.cells.names()}
     affine = {name for name, kind in kinds.items() if kind == "affine"}
     diagonal = {name for name, kind in kinds.items() if kind == "diagonal"}
-    assert affine == {"hgrn", "mingru", "minlstm", "qrnn"}
+    assert affine == {
+        *("damped_ema", "ema", "gilr", "hgrn", "lru", "mingru", "mingru_highway", "minlstm"),
+        *("qrnn", "rg_lru", "s5", "slstm_without_r"),
+    }
     assert diagonal == {"brc", "indrnn", "lif", "lif_to_zero", "sru", "unicornn"}
     dense = {name for name in kinds if rnnc.cells.get(name).dense_pairs}
     assert dense == set(kinds) - affine - diagonal

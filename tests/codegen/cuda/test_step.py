@@ -13,8 +13,7 @@ from rnnc.codegen.cuda.step.plan import StepPlan
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
-from rnnc.runtime.store.planned import planned
-from rnnc.runtime.store.tuned import Asked
+from rnnc.runtime.store.tuned import Asked, planned
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 

@@ -10,8 +10,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.render import Source
-from rnnc.runtime.cpu.build import find_compiler
 from rnnc.runtime.cpu.compile import CppToolchain
+from rnnc.runtime.cpu.compiler import find_compiler
 from torch import Tensor
 
 #: One unit, a part of a block, whole blocks, and several with a part, whatever the processor.
@@ -79,7 +79,7 @@ def vector_lines(source: Source, folder: Path) -> set[int]:
         (folder / name).write_text(text)
     _, flags = CppToolchain().identity(source.plan)
     done = subprocess.run(
-        [*find_compiler(), *flags, "-fopenmp-simd", "-fopt-info-vec-optimized", "cell.cpp"],
+        [*find_compiler(), *flags, "-fopenmp-simd", "-fopt-info-vec-optimized", "-c", "cell.cpp"],
         cwd=folder,
         capture_output=True,
         text=True,

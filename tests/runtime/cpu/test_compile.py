@@ -17,6 +17,7 @@ import torch
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import build as building
 from rnnc.runtime.cpu import compile as compiling
+from rnnc.runtime.cpu import compiler as compilers
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import compiled
 from rnnc.runtime.store import files as cache
@@ -86,7 +87,7 @@ def test_two_processes_at_once_make_one_library(empty_cache):
     assert first == second
     assert len(list(empty_cache.glob("irnn-*.so"))) == 1
     # What is remembered of cells lies beside them.
-    assert {p.suffix for p in empty_cache.iterdir()} <= {".so", ".memo"}
+    assert {p.suffix for p in empty_cache.iterdir()} <= {".so", ".o", ".memo"}
 
 
 @pytest.mark.slow
@@ -117,6 +118,53 @@ def test_a_library_with_one_changed_byte_is_not_loaded(empty_cache, place, monke
     monkeypatch.setattr(compiling, "build", lambda *_: right[: -len(right) // 2])
     monkeypatch.setattr(compiling.ctypes, "CDLL", lambda path: Path(path).read_bytes())
     assert cpu_library(rnnc.cells.irnn, CpuPlan()) not in (right, bytes(wrong))
+
+
+def test_what_all_cells_share_is_compiled_once(empty_cache, monkeypatch):
+    compiled_units, compile_unit = [], building._compiled
+    monkeypatch.setattr(
+        building, "_compiled", lambda u, *a: compiled_units.append(u.name) or compile_unit(u, *a)
+    )
+    for plan in (CpuPlan(), CpuPlan(masked=True), CpuPlan(single_step=True), CpuPlan("float64")):
+        for cell in (rnnc.cells.irnn, rnnc.cells.elman):
+            cpu_library(cell, plan)
+    assert compiled_units == ["product-float", "dots-float", "product-double"]
+    monkeypatch.setattr(compiling, "_QUICK_FLAGS", (*compiling._QUICK_FLAGS, "-g0"))
+    cpu_library.cache_clear()
+    cpu_library(rnnc.cells.irnn, CpuPlan())
+    assert compiled_units[3:] == ["product-float"]
+    assert len(list(empty_cache.glob("product-float-*.o"))) == 2
+
+
+def test_a_damaged_object_is_compiled_again(empty_cache):
+    cpu_library(rnnc.cells.irnn, CpuPlan())
+    (path,) = empty_cache.glob("*.o")
+    right = path.read_bytes()
+    path.write_bytes(right[:5000])
+    assert cpu_library(rnnc.cells.elman, CpuPlan()).rnnc_forward is not None
+    assert path.read_bytes() == right
+
+
+def library_of(name):
+    return cpu_library(getattr(rnnc.cells, name), CpuPlan()).rnnc_forward is not None
+
+
+def test_two_cells_at_once_in_two_processes_share_one_object(empty_cache):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map_async(library_of, ["irnn", "elman"], chunksize=1).get(timeout=120)
+    assert len(list(empty_cache.glob("*.o"))) == 1
+    assert not list(empty_cache.glob("*.lock"))
+
+
+def test_a_compiler_whose_end_nobody_waits_for_is_stopped(tmp_path):
+    def give_up():
+        with compilers.begun(["sleep", "99"], tmp_path):
+            raise RuntimeError("on purpose")
+
+    start = time.perf_counter()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        give_up()
+    assert time.perf_counter() - start < 50
 
 
 def test_names_depend_on_all_that_makes_the_text(empty_cache, monkeypatch):
@@ -196,7 +244,7 @@ def test_with_a_broken_compiler_one_warning_and_the_reference(tmp_path, kind):
     said = {
         "silent": "it says nothing, and ends with the status 1",
         "loud": "no cc1plus",
-        "idle": "it succeeds, and writes no library",
+        "idle": "it succeeds, and writes no file",
         "no program": f"{broken}: Exec format error",
     }[kind]
     found = f"C++ compiler\n  found:  `{cxx}` does not compile a line of C++: {said}\n"
@@ -211,21 +259,21 @@ def test_a_compiler_is_tried_once_on_a_machine(empty_cache, monkeypatch):
     flags = compiling._flags()
     compiler = compiling.find_compiler()
     ways = []
-    compile_probe = building._probed
-    monkeypatch.setattr(building, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
-    assert building.has_openmp(compiler, flags) == building.has_openmp(compiler, flags)
+    compile_probe = compilers._probed
+    monkeypatch.setattr(compilers, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
+    assert compilers.has_openmp(compiler, flags) == compilers.has_openmp(compiler, flags)
     assert [way[:2] for way in ways] == [(compiler, flags)]
 
 
 @pytest.mark.parametrize("kept", [None, {}, "x", 1])
 def test_an_answer_that_is_none_is_asked_for_again(empty_cache, kept, monkeypatch):
     flags, compiler = compiling._flags(), compiling.find_compiler()
-    wanted = building.has_openmp(compiler, flags)
+    wanted = compilers.has_openmp(compiler, flags)
     (path,) = empty_cache.glob("compiler-*.memo")
     write_sealed(path, json.dumps(kept).encode())
-    assert building.has_openmp(compiler, flags) is wanted
-    monkeypatch.setattr(building, "_probed", None)  # kept again
-    assert building.has_openmp(compiler, flags) is wanted
+    assert compilers.has_openmp(compiler, flags) is wanted
+    monkeypatch.setattr(compilers, "_probed", None)  # kept again
+    assert compilers.has_openmp(compiler, flags) is wanted
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cpu import linear
+from rnnc.runtime.cpu import inputs
 
 # (hidden, heads, B, layers): products inside the kernel, and those that torch computes.
 SIZES = [(16, 1, 2, 1), (64, 2, 3, 2), (128, 1, 37, 2), (128, 2, 41, 1), (300, 1, 6, 1)]
@@ -90,17 +90,17 @@ def test_large_inputs_are_multiplied_without_rounding_their_factors(monkeypatch)
     torch.manual_seed(0)
     x, weight = torch.randn(1024, 128), torch.randn(256, 128)
     exact = x.double() @ weight.double().t()
-    monkeypatch.setattr(linear, "_LARGE", 0)
-    error = (linear.linear(x, weight) - exact).norm() / exact.norm()
+    monkeypatch.setattr(inputs, "_LARGE", 0)
+    error = (inputs.linear(x, weight) - exact).norm() / exact.norm()
     assert error < 1e-6
-    assert linear.linear(x.double(), weight.double()).dtype == torch.float64
-    assert linear.has_onednn() == (linear._linear_pointwise is not None)
+    assert inputs.linear(x.double(), weight.double()).dtype == torch.float64
+    assert inputs.has_onednn() == (inputs._linear_pointwise is not None)
     matmul = torch.backends.mkldnn.matmul
     before = matmul.fp32_precision
     try:
         matmul.fp32_precision = "bf16"
-        assert not linear.has_onednn()
+        assert not inputs.has_onednn()
     finally:
         matmul.fp32_precision = before
-    monkeypatch.setattr(linear, "_linear_pointwise", None)
-    assert not linear.has_onednn()
+    monkeypatch.setattr(inputs, "_linear_pointwise", None)
+    assert not inputs.has_onednn()

@@ -24,7 +24,7 @@ from rnnc.runtime.cuda.arguments import (
 )
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import ptx_of
-from rnnc.runtime.cuda.step.arguments import backward_step_struct, forward_step_struct
+from rnnc.runtime.cuda.step.launcher import backward_step_struct, forward_step_struct
 
 
 def structs_of(cell, masked=False):

@@ -14,7 +14,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.call.layer_call import Choice, LayerCall
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.cuda import ready, step_down, target
+from rnnc.runtime.cuda import ready, target
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.prepared import prepare
@@ -98,7 +98,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
         raise torch.OutOfMemoryError("no room for the sum")
 
     monkeypatch.setattr(ready, "choose_plan", lambda *_: BLOCK)
-    monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
+    monkeypatch.setattr(ready, "_others", lambda *_: (CLUSTER.backward,))
     monkeypatch.setattr(cuda, "recurrent_sums", fail)
     given, nothing = inputs(), [None, None]
     layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())

@@ -57,17 +57,26 @@ def test_kernels_read_inputs_as_they_lie(kind, simulated_gpu, monkeypatch):
         assert list(found.unit) == [0, 0]
 
 
+# With the gradients of both inputs; of none, as they are drawn; and of one of two.
+ASKED = [
+    masked_gru,
+    zoned_gru,
+    masked_gru.model_copy(update={"inputs": (Input(name="m", gradient=False), Input(name="dt"))}),
+]
+
+
+@pytest.mark.parametrize("cell", ASKED, ids=["all", "none", "one"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_kernels_compile_without_spills(kind):
+def test_kernels_compile_without_spills(kind, cell):
     try:
         cupy_nvrtc()
     except rnnc.NoCudaError as error:
         pytest.skip(str(error))
     dim = 256 if kind in ("cluster", "grid") else DIM
-    plan = rnnc.plan_for(masked_gru, Shape(1, dim, batch=16), limits_of("H200"), kind)
+    plan = rnnc.plan_for(cell, Shape(1, dim, batch=16), limits_of("H200"), kind)
     plan = plan.in_time(False, masked=kind == "block")
     for each in (plan.forward, plan.backward):
-        library = compile_cell(masked_gru, each, NvrtcToolchain(plan.arch))
+        library = compile_cell(cell, each, NvrtcToolchain(plan.arch))
         spills = {name: report.spills for name, report in library.reports.items() if report.spills}
         assert spills == {}
 

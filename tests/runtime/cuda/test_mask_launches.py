@@ -13,11 +13,17 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.render import cuda_unit
-from rnnc.runtime.call.made_masks import MadeMasks
-from rnnc.runtime.call.masks import RESTART, Masks, masks_of, read_states, with_reset_values
+from rnnc.runtime.call.masks import (
+    RESTART,
+    MadeMasks,
+    Masks,
+    masks_of,
+    read_states,
+    with_reset_values,
+)
 from rnnc.runtime.call.ragged import Ragged
-from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.targets.packing import Packing
+from rnnc.runtime.cuda.products import masks, rows
+from rnnc.runtime.targets.by_torch import Packing
 
 KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
@@ -52,7 +58,7 @@ def launches(library, monkeypatch):
         run = getattr(library, name.replace("rnnc", "run"))
         return lambda grid, given: run(*map(ctypes.c_uint, grid[:2]), ctypes.byref(given))
 
-    for room in (masks, packing, rows):
+    for room in (masks, rows):
         monkeypatch.setattr(room, "mask_kernel", kernel)
         monkeypatch.setattr(room, "on_device", lambda _: nullcontext())
     limits = SimpleNamespace(multiprocessors=1)
@@ -222,7 +228,7 @@ def test_packed_rows(width, launches):
     sizes = torch.tensor([5, 5, 3, 1, 1])
     starts = torch.cat((sizes.new_zeros(1), sizes.cumsum(0)))
     given = starts, (5, 5), int(starts[-1])
-    ours, torchs = packing.CudaPacking(*given), Packing(*given)
+    ours, torchs = rows.CudaPacking(*given), Packing(*given)
     rows_of = torch.randn(15, 2, width).half()
     inside = torch.arange(5)[None] < sizes[:, None]
     padded = ours.pad(rows_of)

@@ -9,7 +9,7 @@ from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
-from rnnc.runtime.cuda.step_down import _others
+from rnnc.runtime.cuda.ready import _others
 
 CELL = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 3, 5, 2, 64

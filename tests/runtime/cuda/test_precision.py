@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from rnnc.runtime.cuda.products.precision import rounds
+from rnnc.runtime.cuda.products.multiplier import rounds
 
 CUDNN = "torch.backends.cudnn"
 RNN = f"{CUDNN}.rnn"

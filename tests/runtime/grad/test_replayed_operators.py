@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.driver import room
 from rnnc.runtime.grad.operators import call as operators
-from rnnc.runtime.program import replays
+from rnnc.runtime.program import seen
 from rnnc.runtime.program.seen import Seen
 from rnnc.runtime.targets.registry import TARGETS
 
@@ -20,7 +20,7 @@ def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkey
     torch._dynamo.reset()
     rnn = rnnc.RNN(rnnc.cells.lstm, 32, 64, layers="sequential", **options)
     compiled = torch.compile(rnn, backend="inductor")
-    found, computed, record = [], [], replays.Replays._record
+    found, computed, record = [], [], seen.Replays._record
     for name in ("_forward", "_backward"):
         compute = getattr(operators, name)
         monkeypatch.setattr(
@@ -32,7 +32,7 @@ def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkey
         found.extend(self._known.values())
         return results
 
-    monkeypatch.setattr(replays.Replays, "_record", noted)
+    monkeypatch.setattr(seen.Replays, "_record", noted)
     runs = []
     for _ in range(5):
         simulated_gpu.clear()

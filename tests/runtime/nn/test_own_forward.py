@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.errors import NoCompilerError
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.nn import masks
+from rnnc.runtime.nn import own
 from rnnc.runtime.process.caller import warn_once
 from torch import nn
 from torch.autograd import forward_ad
@@ -28,8 +28,8 @@ def pair(name, *sizes, **options):
 def ran(monkeypatch):
     """How often torch's own forward ran."""
     calls = []
-    run = masks.run_torch
-    monkeypatch.setattr(masks, "run_torch", lambda *args: calls.append(1) or run(*args))
+    run = own.run_torch
+    monkeypatch.setattr(own, "run_torch", lambda *args: calls.append(1) or run(*args))
     return calls
 
 

@@ -9,7 +9,7 @@ import pickle
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.nn import masks
+from rnnc.runtime.nn import own
 from torch import nn
 
 KINDS = {
@@ -49,7 +49,7 @@ def by_kernels(monkeypatch):
     def refuse(*_):
         raise AssertionError("torch's own forward ran")
 
-    monkeypatch.setattr(masks, "run_torch", refuse)
+    monkeypatch.setattr(own, "run_torch", refuse)
 
 
 @EACH

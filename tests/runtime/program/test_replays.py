@@ -13,11 +13,11 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.arguments import arguments_of, struct_around
 from rnnc.runtime.cuda.driver import room
-from rnnc.runtime.program import ops, replays
+from rnnc.runtime.program import ops
 from rnnc.runtime.program.compact import _packed, _Temporary
 from rnnc.runtime.program.ops import Addressed
 from rnnc.runtime.program.recorder import recording, refuse_recording
-from rnnc.runtime.program.replays import Replays, forget_replays
+from rnnc.runtime.program.seen import Replays, forget_replays
 
 
 def call(x, weight):
@@ -363,7 +363,7 @@ def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch,
         computed.append(arguments[0])
         return record(self, *arguments)
 
-    monkeypatch.setattr(replays.Replays, "_record", noted)
+    monkeypatch.setattr(Replays, "_record", noted)
     runs = []
     for _ in range(5):
         simulated_gpu.clear()

@@ -15,10 +15,10 @@ from rnnc.codegen.render import states_read_before
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.call import facts
 from rnnc.runtime.call.facts import facts_of
-from rnnc.runtime.store import memo, planned
+from rnnc.runtime.store import memo, tuned
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
-from rnnc.runtime.store.tuned import Asked
+from rnnc.runtime.store.tuned import Asked, planned
 
 H200 = limits_of("H200")
 
@@ -129,10 +129,10 @@ def test_a_plan_is_searched_for_once(folder, monkeypatch):
     asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
     for variant in ("auto", "block", "alternating"):
         wanted = plan_for(asked.cell, asked.shape, asked.limits, variant)
-        assert planned.planned(asked, variant) == wanted
+        assert planned(asked, variant) == wanted
         with monkeypatch.context() as patch:
-            patch.setattr(planned, "plan_for", lambda *_, **__: never())
-            assert planned.planned(asked, variant) == wanted
+            patch.setattr(tuned, "plan_for", lambda *_, **__: never())
+            assert planned(asked, variant) == wanted
     assert len(memos(folder)) == 3
     others = [
         Asked(asked.cell, Shape(12, 64, batch=128), H200),
@@ -142,13 +142,13 @@ def test_a_plan_is_searched_for_once(folder, monkeypatch):
     ]
     for other in others:
         options = {"save": other.save}
-        assert planned.planned(other) == plan_for(other.cell, other.shape, other.limits, **options)
+        assert planned(other) == plan_for(other.cell, other.shape, other.limits, **options)
     assert len(memos(folder)) == 3 + len(others)
 
 
 def test_a_memo_that_is_no_plan_is_searched_for_again(folder, monkeypatch):
     asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
-    wanted = planned.planned(asked)
+    wanted = planned(asked)
     (path,) = memos(folder)
     older = packed_plan(wanted)
     for direction in ("forward", "backward"):
@@ -156,17 +156,17 @@ def test_a_memo_that_is_no_plan_is_searched_for_again(folder, monkeypatch):
         older[direction]["nanoseconds"] = 300  # as earlier versions wrote it
     for value in ({"type": "Nonsense"}, {"type": "BlockPlan"}, 3, None, older):
         write_sealed(path, json.dumps(value).encode())
-        assert planned.planned(asked) == wanted
+        assert planned(asked) == wanted
         with monkeypatch.context() as patch:
-            patch.setattr(planned, "plan_for", lambda *_, **__: never())
-            assert planned.planned(asked) == wanted
+            patch.setattr(tuned, "plan_for", lambda *_, **__: never())
+            assert planned(asked) == wanted
 
 
 def test_what_does_not_exist_is_said_each_time(folder):
     asked = Asked(rnnc.cells.lstm, Shape(1, 4096), H200)
     for _ in range(2):
         with pytest.raises(PlanError):
-            planned.planned(asked, "block")
+            planned(asked, "block")
     assert not memos(folder)
 
 
@@ -177,8 +177,7 @@ from rnnc.codegen import derive
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call.facts import facts_of
-from rnnc.runtime.store.planned import planned
-from rnnc.runtime.store.tuned import Asked
+from rnnc.runtime.store.tuned import Asked, planned
 if os.fork():
     # The child starts cold and fills the cache; then this process starts warm.
     assert os.wait()[1] == 0

@@ -20,14 +20,14 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cpu.plan import CpuPlan
-from rnnc.runtime.cpu import build, compile
+from rnnc.runtime.cpu import build, compile, compiler
 from rnnc.runtime.cpu.compile import cpu_library
-from rnnc.runtime.program.replays import forget_replays
+from rnnc.runtime.program.seen import forget_replays
 from rnnc.runtime.store import files as cache
 from rnnc.runtime.store import private
 from rnnc.runtime.store.files import cached, keep, look_up
 
-COMPILER = build.find_compiler()
+COMPILER = compiler.find_compiler()
 FORK = multiprocessing.get_context("fork")
 
 

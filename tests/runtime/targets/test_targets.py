@@ -9,8 +9,8 @@ import rnnc
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rnnc.errors import TransformError
-from rnnc.runtime.call.input_backward import InputBackward
 from rnnc.runtime.call.layer_call import LayerCall
+from rnnc.runtime.call.requests import InputBackward
 from rnnc.runtime.call.tensors import Forward, Gradients, Saved, ScanInputs
 from rnnc.runtime.targets.reference import scan_reference
 from rnnc.runtime.targets.registry import (

@@ -8,7 +8,7 @@ import torch
 from rnnc.runtime.call import ragged as given
 from rnnc.runtime.call.layer_call import Choice, layer_call_of
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.targets.lanes import ONE_LANE
+from rnnc.runtime.targets.by_torch import ONE_LANE
 from rnnc.runtime.targets.registry import TARGETS
 from torch.nn.utils.rnn import pack_sequence
 

@@ -14,7 +14,7 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda import choose, launch, load, spills, step_down
+from rnnc.runtime.cuda import choose, launch, load, ready, spills
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
@@ -137,7 +137,7 @@ def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
     plans = forwards()
     run, tried = no_room_for(*plans[:2])
     with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
-        assert step_down.with_room(plans[0], run, STEPS, question=ASKED) == plans[2]
+        assert ready.with_room(plans[0], run, STEPS, question=ASKED) == plans[2]
     assert tried == plans[:3]
 
 
@@ -150,14 +150,14 @@ def test_auto_runs_another_plan_where_memory_ends(h200):
         return plan
 
     with pytest.warns(RuntimeWarning, match="out of memory"):
-        assert step_down.with_room(plans[0], run, STEPS, question=ASKED) == plans[1]
+        assert ready.with_room(plans[0], run, STEPS, question=ASKED) == plans[1]
 
 
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
     plans = forwards()
     run, _ = no_room_for(*plans)
     with pytest.raises(ResidencyError, match="no room"):
-        step_down.with_room(plans[0], run, STEPS, question=ASKED)
+        ready.with_room(plans[0], run, STEPS, question=ASKED)
 
 
 def test_a_plan_that_was_asked_for_is_not_replaced():
@@ -173,7 +173,7 @@ def test_a_plan_that_failed_is_not_tried_again(h200):
     plans = forwards()
     run, tried = no_room_for()
     with pytest.warns(RuntimeWarning, match="no room here"):
-        assert step_down.with_room(
+        assert ready.with_room(
             plans[0], run, STEPS, ResidencyError("launch", "no room here", "", ""), question=ASKED
         )
     assert tried == [plans[1]]
@@ -186,7 +186,7 @@ def free(monkeypatch):
 
     def set_free(mebibytes):
         monkeypatch.setattr(
-            step_down, "free_bytes", lambda device: asked.append(device) or mebibytes * MIB
+            ready, "free_bytes", lambda device: asked.append(device) or mebibytes * MIB
         )
         return asked
 
@@ -198,17 +198,17 @@ def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").backward
     long = 100_000
     with pytest.warns(RuntimeWarning, match="300 MiB free"):
-        ran = step_down.with_room(grid, lambda plan: plan, long, question=ASKED)
+        ran = ready.with_room(grid, lambda plan: plan, long, question=ASKED)
     assert ran.kind != "grid"
 
 
 def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
     asked = free(10**6)
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
-    assert step_down.with_room(grid, lambda plan: plan, STEPS, question=ASKED) is grid
+    assert ready.with_room(grid, lambda plan: plan, STEPS, question=ASKED) is grid
     assert asked == []
     long = 100_000
-    assert step_down.with_room(grid, lambda plan: plan, long, question=ASKED) is grid
+    assert ready.with_room(grid, lambda plan: plan, long, question=ASKED) is grid
     assert asked == [0]
 
 
@@ -218,11 +218,11 @@ def test_free_memory_is_the_driver_s_and_torch_s_own_up_to_its_share(monkeypatch
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
-    assert step_down.free_bytes(0) == 500 + 200
+    assert ready.free_bytes(0) == 500 + 200
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.4)
-    assert step_down.free_bytes(0) == 100 + 200
+    assert ready.free_bytes(0) == 100 + 200
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert step_down.free_bytes(0) == 100
+    assert ready.free_bytes(0) == 100
 
 
 def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.driver import library, matmul, room
-from rnnc.runtime.cuda.driver.proposals import Proposal
+from rnnc.runtime.cuda.driver.cublas_lt import Proposal
 
 SECONDS = 0.2
 

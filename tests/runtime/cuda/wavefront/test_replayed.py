@@ -6,7 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.driver import room, stream_memory
-from rnnc.runtime.program import replays
+from rnnc.runtime.program import seen
 
 STEPS, BATCH, HIDDEN = 256, 2, 32
 
@@ -15,13 +15,13 @@ STEPS, BATCH, HIDDEN = 256, 2, 32
 def calls(driver, monkeypatch):
     """Runs a module with and without gradients; gives the notes, and the keys of what computes."""
     monkeypatch.setattr(room, "is_here", lambda _: True)
-    computed, record = [], replays.Replays._record
+    computed, record = [], seen.Replays._record
 
     def noted(self, *arguments):
         computed.append(arguments[0][0])
         return record(self, *arguments)
 
-    monkeypatch.setattr(replays.Replays, "_record", noted)
+    monkeypatch.setattr(seen.Replays, "_record", noted)
 
     def calls(rnn):
         driver.clear()

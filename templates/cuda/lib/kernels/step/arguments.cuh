@@ -1,5 +1,5 @@
 // The arguments of the kernels of a single step of a layer, passed by value.
-// runtime/cuda/step/arguments.py mirrors these structs.
+// runtime/cuda/step/launcher.py mirrors these structs.
 //
 // B batch rows, N heads, D units per head. All tensors are contiguous, and weights lie as the
 // module stores them.

@@ -1,20 +1,57 @@
-"""Packed rows, as a `PackedSequence` of torch has them, and padded ones, as kernels read them.
-
-Of a call with T steps and B sequences, the longest first, packed rows lie step by step: those of
-the sequences that run the step, without a gap.
-"""
+"""What a target that has nothing better does by operators of torch: lanes, copies, packed rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 
-class Packing:
-    """Copies of rows between both forms, with `sizes` T and B, by operators of torch.
+class Lanes:
+    """Lanes for the directions of a layer, as a context: one for all, which run one by one."""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """End the lanes."""
+
+    def lane(self, number: int) -> AbstractContextManager[Any]:
+        """Return a context for a direction; what it launches may run beside the other's."""
+        return NOTHING
+
+
+NOTHING, ONE_LANE = nullcontext(), Lanes()
+
+
+class Moves:
+    """Maker of tensors without gaps; a context, at whose end they are filled, here as made."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Fill what was made."""
+
+    def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """Return the tensors beside each other on an axis."""
+        return torch.cat(list(tensors), axis)
+
+    def packed(self, tensor: Tensor) -> Tensor:
+        """Return the tensor without gaps; itself, if it has none."""
+        return tensor.contiguous()
+
+
+TORCH_MOVES = Moves()
+
+
+class Packing:
+    """Copies of rows, packed as in torch's `PackedSequence`, to padded ones (T, B) and back.
+
+    Packed rows lie step by step: those of the sequences that run the step, the longest first.
     Padding is never read. `starts`, (T + 1,) of int64, has the first packed row of each step, and
     their number, `total`.
     """

@@ -1,1 +1,0 @@
-"""Launches of resident plans: one kernel runs all steps of a direction."""

@@ -1,0 +1,205 @@
+"""Passes over all layers of a call by a schedule: its forward and its backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ...call.requests import LayersCall, LayersRead
+from ...call.tensors import Forward, Gradients, ScanInputs
+from .. import kernels
+from ..driver.partition import Partition
+from ..prepared import Prepared, launched, prepare
+from ..products.inputs import packed_rows
+from ..products.multiplier import multiplier
+from .products import Between
+from .run import Chunks, LaterLaunch, Layers, run_group
+from .schedule import Schedule
+
+
+class Pass:
+    """Pass over `numbers` of layers, in their order.
+
+    The schedule cuts products into chunks, and `alone` is a layer that runs by itself.
+    """
+
+    def __init__(
+        self,
+        asked: LayersCall,
+        schedule: Schedule,
+        alone: Prepared,
+        numbers: Sequence[int],
+        chunks: Chunks,
+    ) -> None:
+        self.asked, self.schedule, self.alone = asked, schedule, alone
+        self._numbers, self.chunks = numbers, chunks
+
+    def run_all(self) -> None:
+        """Run all layers, some of them at once."""
+        first = 0
+        for size in self.schedule.groups:
+            self._run(self._numbers[first : first + size])
+            first += size
+
+    def _run(self, group: Sequence[int]) -> None:
+        ready, plan, several = self.alone, self.schedule.plan, len(group) > 1
+        if several:
+            assert plan is not None
+            ready = prepare(ready.cell, plan, ready.sizes, ready.device)
+        launches = [LaterLaunch() for _ in group]
+        runs = launches if several else [None] * len(group)
+        found = [self._begin(*each, ready) for each in zip(group, runs, strict=True)]
+        products = [product for product in found if product is not None]
+        if several:
+            assert self.schedule.partition is not None
+            layers = Layers(ready, group, launches, products, self.chunks)
+            self._run_together(layers, self.schedule.partition)
+        else:
+            for product in products:
+                product.multiply_all(self.chunks.indices)
+            self._end()
+
+    def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:
+        """Run a layer, or have `run` note its launch; return the product that follows."""
+        raise NotImplementedError
+
+    def _run_together(self, layers: Layers, partition: Partition) -> None:
+        """Launch layers that have begun."""
+        run_group(layers, partition)
+
+    def _end(self) -> None:
+        """End a layer that ran alone."""
+
+
+class ForwardPass(Pass):
+    """Forward from the first layer to the last.
+
+    Attributes:
+        wx: the input's share of the next layer, (B, T, N, D, Gx); it may be overwritten.
+        results: of each layer that has run.
+        masks: of each dropout.
+    """
+
+    def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
+        chunks = Chunks(wx.shape[1], schedule.chunk, descending=False)
+        super().__init__(asked, schedule, alone, range(len(asked.weights)), chunks)
+        self.wx = wx
+        self.results: list[Forward] = []
+        self.masks: list[Tensor] = []
+
+    def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:
+        asked, own = self.asked, self.asked.weights[layer]
+        inputs = ScanInputs(self.wx, own.R, own.b, asked.first[layer], own.R_diag, own.params)
+        self.results.append(
+            kernels.forward(
+                ready,
+                inputs,
+                for_backward=asked.layer_call.for_backward,
+                stored=asked.layer_call.stored,
+                donated=True,
+                run=run,
+            )
+        )
+        return self._product(layer + 1) if layer + 1 < len(asked.weights) else None
+
+    def _product(self, layer: int) -> Between:
+        """Return the product from the layer below, whose result becomes `wx`."""
+        wx = torch.empty_like(self.wx.transpose(0, 1))
+        self.wx = wx.transpose(0, 1)
+        asked, below = self.asked, self.results[-1].states[0]
+        mask = None
+        if asked.drawn:
+            mask = asked.drawn[layer - 1]
+        elif asked.call.dropout:
+            # What the mask is drawn for does not matter; the layer below may not have run.
+            features = below.view(*below.shape[:2], asked.call.heads * asked.call.dim)
+            _, mask = torch.native_dropout(features, asked.call.dropout, True)
+            self.masks.append(mask)
+        return Between(
+            *(wx, below, packed_rows(asked.input_weight(layer)).t(), self.chunks.size),
+            forward=True,
+            mask=mask,
+            scale=asked.call.scale,
+            tf32=asked.layer_call.tf32,
+        )
+
+
+class BackwardPass(Pass):
+    """Backward from the last layer to the first.
+
+    `finish` takes the gradients of a layer, by its number.
+
+    Attributes:
+        d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
+        unfinished: the layers whose sums over time are still to be computed: those of a group run
+            beside the next group, and in the last group those of a layer beside the next layers.
+    """
+
+    def __init__(
+        self,
+        asked: LayersCall,
+        schedule: Schedule,
+        alone: Prepared,
+        reads: LayersRead,
+        finish: Callable[[int, Gradients], None],
+    ) -> None:
+        chunks = Chunks(len(reads.x), schedule.chunk, descending=True)
+        super().__init__(asked, schedule, alone, range(len(asked.weights))[::-1], chunks)
+        self.reads, self.finish, self.d_y = reads, finish, reads.d_y
+        self.begun: list[tuple[int, kernels.BackwardParts, Tensor]] = []
+        self.unfinished: list[tuple[int, kernels.BackwardParts, Tensor]] = []
+
+    def run_all(self) -> None:
+        """Run all layers, and compute all their sums over time."""
+        super().run_all()
+        self.finish_layers()
+
+    def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:
+        saved, d_last = self.reads.layer(layer)
+        like = saved.initial_states[0]
+        d_output = None if self.d_y is None else self.d_y.view(-1, *like.shape)
+        own = kernels.backward_parts(
+            ready,
+            saved,
+            [d_output, *[None] * (len(saved.states) - 1)],
+            d_last,
+            multiplier=multiplier(like.dtype, self.asked.layer_call.tf32),
+            donated=self.reads.donated,
+            run=run,
+        )
+        self.begun.append((layer, own, launched(ready, own.launch, own.steps)))
+        return self._product(layer, own.d_wx) if layer else None
+
+    def _run_together(self, layers: Layers, partition: Partition) -> None:
+        begun, self.begun = self.begun, []
+        is_last = not layers.numbers[-1]
+        ended = (lambda place: self._finish(*begun[place])) if is_last else None
+        run_group(layers, partition, self.finish_layers, ended)
+        self.unfinished = [] if is_last else begun
+
+    def _end(self) -> None:
+        self.unfinished, self.begun = self.unfinished + self.begun, []
+        self.finish_layers()
+
+    def finish_layers(self) -> None:
+        """Compute the sums over time of the layers that have run."""
+        unfinished, self.unfinished = self.unfinished, []
+        for each in unfinished:
+            self._finish(*each)
+
+    def _finish(self, layer: int, own: kernels.BackwardParts, sums: Tensor) -> None:
+        self.finish(layer, own.finish(sums))
+
+    def _product(self, layer: int, d_wx: Tensor) -> Between:
+        """Return the product to the layer below, whose result becomes `d_y`."""
+        asked, W, masks = self.asked, self.asked.input_weight(layer), self.reads.masks
+        self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
+        return Between(
+            *(self.d_y, d_wx, packed_rows(W), self.schedule.chunk),
+            forward=False,
+            mask=masks[layer - 1] if masks else None,
+            scale=asked.call.scale,
+            tf32=asked.layer_call.tf32,
+        )
