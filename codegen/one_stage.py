@@ -16,12 +16,10 @@ def check_one_stage(cell: CellSpec) -> None:
     found = first_stage(cell.updates)
     if found is None:
         return
-    what = (
-        "a product with a value" if found.op == "gate" else "a reduction over the units of a head"
-    )
+    what = "a product with a value of the step" if found.op == "gate" else "a reduction over units"
     raise PlanError(
         cell.name,
-        f"`{found}`, {what} of the step",
-        "for CUDA kernels, gates that are not called, and no reductions",
+        f"`{found}`, {what}",
+        "gates that are not called, and no reductions, for CUDA kernels",
         'backend="auto" in the call: kernels on a CPU, else operations of torch, step by step',
     )

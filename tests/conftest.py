@@ -105,7 +105,7 @@ def random_inputs(
         for spec in cell.states:
             value = spec.init + draw(B, N, D).detach()
             # A normaliser is positive by construction, and a part of channels is at most all.
-            if cell.name in ("slstm", "layer_norm_slstm") and spec.name == "n":
+            if "slstm" in cell.name and spec.name == "n":
                 value = value.abs() + 0.5
             if cell.name == "hodgkin_huxley" and spec.name in "mhn":
                 value = value.sigmoid()
@@ -233,12 +233,6 @@ def neuron_steps() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def stage_steps() -> ModuleType:
-    """`stage_steps.py`, likewise."""
-    return _module("stage_steps")
-
-
-@pytest.fixture(scope="session")
 def scan_steps() -> ModuleType:
     """`scan_steps.py`, likewise."""
     return _module("scan_steps")
@@ -248,6 +242,12 @@ def scan_steps() -> ModuleType:
 def torch_loops() -> ModuleType:
     """`torch_loops.py`, likewise."""
     return _module("torch_loops")
+
+
+@pytest.fixture(scope="session")
+def stage_steps() -> ModuleType:
+    """`stage_steps.py`, likewise."""
+    return _module("stage_steps")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..cellspec.noise.mean import notes_on_draws
-from ..cellspec.stages.words import exchanges_in_words, notes_on_exchanges
+from ..cellspec.stages.words import exchanges_in_words
 from ..codegen.shape import counted
 from ..define import Cell
 from ..errors import RnncError
@@ -109,17 +109,15 @@ def _print_inspection(found: Inspection) -> None:
         f" states {' '.join(pointwise.reads) or 'none'}"
         + (f"; drawn {' '.join(drawn)}" if drawn else "")
     )
-    console.print(
-        f"  per step: {exchanges_in_words(pointwise.cell)},"
-        f" {kept_values(pointwise) * 4} bytes kept per unit in float32"
-    )
+    console.print(f"  per step {exchanges_in_words(pointwise.cell)}", highlight=False)
+    console.print(f"  kept per step and unit: {kept_values(pointwise) * 4} bytes in float32")
     console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")
     console.print(
         f"  float32 at {found.points} extreme points:"
         f" {len(found.overflows)} values are not finite, though they are in float64"
     )
-    for note in (*notes_on_exchanges(pointwise.cell), *notes_on_draws(pointwise.cell)):
+    for note in notes_on_draws(pointwise.cell):
         console.print(f"  {note}", markup=False, highlight=False)
     if found.undefined:
         console.print(f"  not finite there in float64 either: {' '.join(found.undefined)}")

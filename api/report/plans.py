@@ -68,7 +68,11 @@ class Choice:
             plan = plan_for(cell, shape, limits, variant)
         except PlanError as found:
             error = found
-        request = PlanRequest(cell, shape, limits)
+        try:
+            request = PlanRequest(cell, shape, limits)
+        except PlanError as found:
+            refused = tuple(_refused(kind, found) for kind in kinds_for())
+            return cls(None, found, dict.fromkeys(DIRECTIONS, refused), _constants(limits))
         candidates = {d: tuple(_candidates(request, d, plan)) for d in DIRECTIONS}
         return cls(plan, error, candidates, _constants(limits))
 
@@ -90,11 +94,15 @@ def _candidates(request: PlanRequest, direction: Direction, plan: Plan | None) -
         try:
             best = min(kind.candidates(request, direction), key=lambda p: p.cost)
         except PlanError as error:
-            found.append(Candidate(name, None, *_reason(error), error.wanted, own))
+            found.append(_refused(name, error)._replace(taken=own))
             continue
         shown = taken if own and taken is not None else best
         found.append(Candidate(name, shown.nanoseconds, shown.binding, "", "", own))
     return found
+
+
+def _refused(kind: str, error: PlanError) -> Candidate:
+    return Candidate(kind, None, *_reason(error), error.wanted, False)
 
 
 _CONSTRAINT = re.compile(r"^  - ([^:]+):", re.MULTILINE)

@@ -24,6 +24,7 @@ NAMES: tuple[str, ...] = (
     "deep_transition_rnn",
     "delayed_lif",
     "dreamer_gru",
+    "dropout_lstm",
     "dsgu",
     "elman",
     "ema",
@@ -80,6 +81,7 @@ NAMES: tuple[str, ...] = (
     "nas_cell",
     "nbrc",
     "nested_lstm",
+    "noisy_rate",
     "peephole_lstm",
     "qrnn",
     "ran",
@@ -101,6 +103,7 @@ NAMES: tuple[str, ...] = (
     "ugrnn",
     "unicornn",
     "wmc_lstm",
+    "zoneout_lstm",
 )
 
 

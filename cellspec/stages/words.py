@@ -17,17 +17,18 @@ def notes_on_exchanges(cell: CellSpec) -> list[str]:
     """
     if not cell.has_stages:
         return []
-    return [f"{exchanges_in_words(cell)} per step: {_listed(cell)}"]
+    return [f"per step {exchanges_in_words(cell)}"]
 
 
 def exchanges_in_words(cell: CellSpec) -> str:
-    """How many exchanges between units a step has, such as "2 exchanges between units".
+    """How many exchanges between units a step has, and with stages which they are.
 
     Args:
         cell: any cell.
     """
     count = len(cell.levels.exchanges)
-    return f"{count or 'no'} exchange{'' if count == 1 else 's'} between units"
+    words = f"{count or 'no'} exchange{'' if count == 1 else 's'} between units"
+    return f"{words}: {_listed(cell)}" if cell.has_stages else words
 
 
 def further_in_words(cell: CellSpec) -> str:

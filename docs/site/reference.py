@@ -26,7 +26,8 @@ PAGES = {
         "[The language](../language.md) explains what a cell's function may hold.",
         "rnnc.cell rnnc.Cell rnnc.Gate rnnc.State rnnc.Param rnnc.Input rnnc.Constant rnnc.gate"
         " rnnc.state rnnc.param rnnc.constant rnnc.bernoulli rnnc.uniform rnnc.normal rnnc.repeat"
-        " rnnc.replace_gradient rnnc.zoneout rnnc.noisy rnnc.cells.names rnnc.cells.get",
+        " rnnc.replace_gradient rnnc.mean rnnc.total rnnc.largest rnnc.softmax rnnc.layer_norm"
+        " rnnc.rms_norm rnnc.zoneout rnnc.noisy rnnc.cells.names rnnc.cells.get",
     ),
     "running": (
         "Running a cell",

@@ -91,10 +91,7 @@ def layer_call_of(
     tf32: bool,
     masked: bool = False,
 ) -> LayerCall:
-    """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON.
-
-    `over_time` says which states the caller wants at all steps.
-    """
+    """Return the `LayerCall` of plain values, one object for all equal ones; `cell` is JSON."""
     check_words(choice)
     spec = cell_of(cell)
     reads = zip(over_time, backward_reads(spec), strict=True)

@@ -84,7 +84,7 @@ def _changed(gate: Gate, changes: bool, **fields: Any) -> Gate:
 
 
 def _exchanged(cell: CellSpec) -> str:
-    """Return what a cell does in a step's exchanges that no projection allows; empty for nothing."""
+    """Return what a cell exchanges in a step that no projection allows; empty for nothing."""
     output = cell.states[0].name
     for node in ordered(cell.updates):
         if node.op == "gate":

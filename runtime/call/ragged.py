@@ -13,11 +13,7 @@ from .plain import values_visible
 
 
 class RaggedKind(NamedTuple):
-    """Tensors of `Ragged` that a call has.
-
-    `values` counts the states that have reset values: none, or all. `placed` says whether there are
-    `places`.
-    """
+    """Tensors of `Ragged` that a call has; `values` counts the states with reset values."""
 
     lengths: bool
     reset: bool

@@ -14,14 +14,7 @@ from .tensors import Saved
 
 
 class LayersCall(NamedTuple):
-    """Call of layers, with its tensors besides its input.
-
-    Attributes:
-        call: of all layers; of one direction where they run at the same time.
-        weights: of each direction of each layer.
-        first: the states of each of them before the first step.
-        drawn: the mask of each dropout, where the caller draws them.
-    """
+    """Call of layers, with the tensors of each besides its input; `drawn` are masks of dropout."""
 
     call: Call
     weights: Sequence[LayerWeights]

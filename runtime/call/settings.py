@@ -15,11 +15,7 @@ from .ragged import RaggedKind
 
 
 class Settings(NamedTuple):
-    """Settings of a module, besides its weights.
-
-    `both` says whether each layer runs in both directions of time, `backend` is as in `rnnc.scan`,
-    and the other fields are as in `Call`.
-    """
+    """Settings of a module, besides its weights; `backend` is as in `rnnc.scan`."""
 
     cell: CellSpec
     layers: int

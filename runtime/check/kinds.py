@@ -20,11 +20,7 @@ def check_kinds(
     computed: torch.dtype,
     known: Sequence[torch.dtype],
 ) -> None:
-    """Check layouts and dtypes of the tensors of a call before the kernels run.
-
-    `computed` is the dtype in which the kernels compute, `known` those for which there are kernels.
-    Tensors must have the dtype of x, or of wx if the call takes it, except under autocast.
-    """
+    """Check layouts and dtypes of tensors before kernels run, which compute in one of `known`."""
     x, first = tensors.x, "wx" if takes_wx else "x"
     names = ["W", "R", "b", "R_diag", *[f"params[{p.name!r}]" for p in cell.params]]
     named: list[tuple[str, Tensor | None]] = [(first, x)]

@@ -80,11 +80,7 @@ def check_probability(name: str, value: Any) -> float:
 def check_input(
     x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
 ) -> None:
-    """Check the input of a module: its numbers of axes and the size of its last axis.
-
-    x must have the dtype and device of `weight`, a parameter of the module. `wanted` is for
-    messages.
-    """
+    """Check axes, dtype and device of a module's input; `weight` is one of its parameters."""
     wanted = f"{wanted} with input = {size}"
     check_tensor("x", x, wanted)
     if x.is_nested or x.layout != torch.strided:

@@ -18,10 +18,7 @@ _BITS = {torch.bfloat16: 8, torch.float16: 11}
 
 
 def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
-    """Check that the argument `inputs` is a mapping with the names of the cell's inputs.
-
-    Those that calls draw may be missing.
-    """
+    """Check that `inputs` has the names of the cell's inputs, with or without those drawn."""
     names = [i.name for i in cell.inputs]
     drawn = list(cell.drawn)
     given = {} if inputs is None else inputs
@@ -48,10 +45,7 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
 
 
 def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
-    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
-
-    Those that the call draws may be missing.
-    """
+    """Return `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes."""
     check_names_of_inputs(cell, inputs)
     full = tuple(wx.shape[:3])
     names = [i.name for i in cell.inputs if inputs is not None and i.name in inputs]

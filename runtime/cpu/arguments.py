@@ -6,10 +6,9 @@ is filled in a tenth of the time that a `ctypes.Structure` takes.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 from ...cellspec.cell import CellSpec
 from ..call.masks import Masks, strides_of_reset_value
 
-_DOUBLE, _INTEGER = Struct("=d"), Struct("=q")
+_DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 
 
 class Sizes(NamedTuple):
@@ -90,13 +89,8 @@ def run(function: Callable[[bytes], object], *fields: Field) -> None:
 def pack(integers: Sequence[int], doubles: Sequence[float], others: Sequence[int]) -> bytes:
     """Return a struct of a single step, which is never recorded: in half the time of a `Native`."""
     refuse_recording()
-    packing = _packing(len(integers), len(doubles), len(others))
-    return packing.pack(*integers, *doubles, *others)
-
-
-@cache
-def _packing(integers: int, doubles: int, others: int) -> Struct:
-    return Struct(f"={integers}q{doubles}d{others}q")
+    form = f"={len(integers)}q{len(doubles)}d{len(others)}q"
+    return struct.pack(form, *integers, *doubles, *others)
 
 
 def address(tensor: Tensor | None) -> int:
@@ -127,11 +121,7 @@ def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tens
 def mask_fields(
     masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
 ) -> list[Field]:
-    """Return the fields of `MaskArguments`, in its order; none without masks, which are contiguous.
-
-    `values` come from `reset_values`. A backward adds their gradients to `d_values`, (B, N, D)
-    each.
-    """
+    """Return the fields of `MaskArguments`; a backward adds to `d_values`."""
     if masks is None:
         return []
     strides = [strides_of_reset_value(value) for value in values]

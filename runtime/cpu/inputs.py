@@ -60,11 +60,7 @@ _linear_pointwise = _find()
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
-
-    x is (T, B, input), and the weight (Gx, N, D, input). The rows of the weight are permuted once
-    per call; activations never are.
-    """
+    """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows."""
     return _as_wx(F.linear(x, rows_of(weight)), weight)
 
 

@@ -18,12 +18,7 @@ from .tasks import multiplies_features, parted_pairs, sizes_of
 def run_sequence(
     call: Call, x: Tensor, states: Sequence[Tensor], parameters: SomeTensors
 ) -> tuple[Tensor, States] | None:
-    """Run all layers over all steps, without gradients, lengths and resets.
-
-    x is (T, B, input). The states before the first step are (layers, B, hidden) each; empty for
-    their initial values. The result is the output of the last layer, (T, B, hidden), and each
-    state after the last step; None if the caller has to run each layer by itself.
-    """
+    """Run all layers without gradients; None if the caller has to run each layer by itself."""
     steps, batch, features = x.shape
     layers, heads, dim = call.layers, call.heads, call.dim
     if len(call.directions) > 1 or (call.dropout and layers > 1) or not batch:

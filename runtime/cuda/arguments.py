@@ -69,6 +69,12 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
     return (*tensors, *(stride for axis in strides for stride in axis))
 
 
+_BEHIND = {
+    "GridArguments": [*fields(POINTER, "exchange streamed"), ("first_group", NUMBER)],
+    "LayerArguments": [*fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")],
+}
+
+
 @lru_cache(maxsize=64)
 def arguments_of(
     direction: Direction, states: int, params: int, masked: bool, unweighted: int
@@ -77,7 +83,7 @@ def arguments_of(
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
     if direction == "forward":
-        return structure(
+        own = structure(
             "ForwardArguments",
             *_SIZES,
             *fields(NUMBER, "wx_time wx_row"),
@@ -88,22 +94,28 @@ def arguments_of(
             *_unweighted(unweighted),
             *masks,
         )
-    return structure(
-        "BackwardArguments",
-        *_SIZES,
-        *fields(NUMBER * states, "d_states_time d_states_row"),
-        *fields(POINTER, "R R_diag"),
-        weights,
-        *fields(each, "initial_states states"),
-        ("saved", POINTER),
-        *fields(each, "d_states d_last"),
-        *fields(POINTER, "d_wx d_gates_no_input"),
-        ("d_initial_states", each),
-        ("sums", POINTER),
-        *_unweighted(unweighted),
-        *masks,
-        *([("d_reset_to", each)] if masked else ()),
-    )
+    else:
+        own = structure(
+            "BackwardArguments",
+            *_SIZES,
+            *fields(NUMBER * states, "d_states_time d_states_row"),
+            *fields(POINTER, "R R_diag"),
+            weights,
+            *fields(each, "initial_states states"),
+            ("saved", POINTER),
+            *fields(each, "d_states d_last"),
+            *fields(POINTER, "d_wx d_gates_no_input"),
+            ("d_initial_states", each),
+            ("sums", POINTER),
+            *_unweighted(unweighted),
+            *masks,
+            *([("d_reset_to", each)] if masked else ()),
+        )
+    found: Any = own
+    found.around = {
+        name: structure(name, ("arguments", own), *behind) for name, behind in _BEHIND.items()
+    }
+    return own
 
 
 def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
@@ -131,16 +143,11 @@ def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure
 
 
 # What lies behind the arguments of a direction.
-_BEHIND = {
-    "GridArguments": [*fields(POINTER, "exchange streamed"), ("first_group", NUMBER)],
-    "LayerArguments": [*fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")],
-}
 
 
-@lru_cache(maxsize=64)
-def struct_around(name: str, arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
+def struct_around(name: str, arguments: Any) -> type[ctypes.Structure]:
     """Return the mirror of `GridArguments`, or of the arguments of a wavefront's layer."""
-    return structure(name, ("arguments", arguments), *_BEHIND[name])
+    return arguments.around[name]  # type: ignore[no-any-return]
 
 
 def pointer(tensor: Tensor | None) -> int | None:

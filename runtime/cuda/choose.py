@@ -93,11 +93,7 @@ on_remember(choose_plan.cache_clear)  # what was chosen before may be another pl
 def plan_with_room(
     question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
 ) -> Plan:
-    """Return the plan of a call, whatever its kernels spill.
-
-    So no kernel is compiled for it but those whose blocks must have room at once. Arguments and
-    errors are those of `choose_plan`.
-    """
+    """Return the plan of `choose_plan`, whatever its kernels spill."""
     asked, device, choice = question.asked, question.device, question.choice
     if choice.variant != "auto":
         return _of_call(asked, planned(asked, choice.variant), choice.reverse, masked)

@@ -98,12 +98,7 @@ def backward(ready: Prepared, parts: BackwardParts) -> Gradients:
 
 
 class BackwardParts(NamedTuple):
-    """Backward whose buffers are allocated.
-
-    `d_wx`, (T, B, N, D, Gx), has the gradients of the input's share once they are computed.
-    `launch` runs all steps by a prepared plan and gives the partial sums; `finish` computes the
-    sums over time.
-    """
+    """Backward whose buffers are allocated; `launch` gives what `finish` sums over time."""
 
     steps: int
     d_wx: Tensor

@@ -11,7 +11,6 @@ from weakref import finalize
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan, LaunchShape
 from ...codegen.cuda.mma import WARP
-from ...codegen.render import Unit
 from .driver.capture import beside_captures
 from .driver.described import is_described
 from .driver.device import device_limits
@@ -27,10 +26,7 @@ _PORTABLE_CLUSTER = 8  # blocks: CUDA C++ Programming Guide, "Thread Block Clust
 
 @lru_cache(maxsize=1024)
 def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Kernel:
-    """Return a kernel of a cell and plan, compiled on first use and loaded on the current device.
-
-    The name is one of the plan's `kernel_names`; the plan's `arch` is the device's.
-    """
+    """Return a kernel of a cell and plan, compiled on first use, on the current device."""
     if is_described(device):
         return _described(plan.launch_shape, name, device)
     try:
@@ -46,13 +42,9 @@ def unit_kernel(file: str, threads: int, name: str, device: int, to: str = "") -
     shape = LaunchShape(threads)
     if is_described(device):
         return _described(shape, name, device)
+    binary = compile_unit(unit_of(file, to), device_limits(device).arch)
     with beside_captures():
-        return loaded(_module_of(unit_of(file, to), device), shape, name, device)
-
-
-@lru_cache(maxsize=64)
-def _module_of(unit: Unit, device: int) -> LoadedModule:
-    return LoadedModule(compile_unit(unit, device_limits(device).arch).cubin)
+        return loaded(LoadedModule(binary.cubin), shape, name, device)
 
 
 def _described(shape: LaunchShape, name: str, device: int) -> Kernel:

@@ -56,11 +56,7 @@ class TrialCall:
         self._backward(self._prepared(plan), done)
 
     def launches(self, plan: KernelPlan, done: Forward, clock: Clock) -> float:
-        """Time the launches of one direction alone, without what a call does around them.
-
-        The clock calls the launches, each time with the same tensors; its result is returned. The
-        forward that is `done` may be by any plan.
-        """
+        """Return the clock's time of the launches of one direction, which follows `done`, alone."""
         ready = self._prepared(plan)
         clocked = _Clocked(ready.launcher, clock)
         ready = replace(ready, launcher=clocked)

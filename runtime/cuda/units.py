@@ -6,7 +6,6 @@ import hashlib
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
 from typing import Final
 
 from ...codegen.render import Unit, cuda_unit
@@ -33,17 +32,13 @@ def compile_unit(unit: Unit, arch: str) -> Binary:
         try:
             return _begun(unit, arch).result()
         finally:
-            _begun.cache_clear()  # from now on the file has it; what failed is tried again
+            _UNDER_WAY.clear()  # from now on the file has it; what failed is tried again
 
     return unpacked(cached(_file_of(unit, arch), make).content)
 
 
 def begin_to_compile(unit: Unit, arch: str) -> None:
-    """Let a thread compile a translation unit that `compile_unit` will be asked for.
-
-    The compiler does not need the interpreter, and the caller goes on. The thread writes nothing,
-    and `compile_unit` raises what it raises.
-    """
+    """Let a thread compile a unit that `compile_unit` will be asked for, and return at once."""
     if look_up(_file_of(unit, arch)) is None:
         _begun(unit, arch)
 
@@ -54,9 +49,14 @@ def _file_of(unit: Unit, arch: str) -> str:
     return file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
 
 
-@lru_cache(maxsize=64)
+_UNDER_WAY: dict[tuple[Unit, str], Future[bytes]] = {}
+
+
 def _begun(unit: Unit, arch: str) -> Future[bytes]:
-    """Return a unit's binary, which a thread compiles; made once."""
+    """Return a unit's binary, which a thread compiles; begun once."""
+    found = _UNDER_WAY.get((unit, arch))
+    if found is not None:
+        return found
 
     def make() -> bytes:
         begin = time.perf_counter()
@@ -67,6 +67,6 @@ def _begun(unit: Unit, arch: str) -> Future[bytes]:
 
     executor = ThreadPoolExecutor(1, "rnnc compiles")
     try:
-        return executor.submit(make)
+        return _UNDER_WAY.setdefault((unit, arch), executor.submit(make))
     finally:
         executor.shutdown(wait=False)

@@ -37,10 +37,7 @@ def draw_of_rank(
 
 
 def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
-    """Drop features by a mask that differs between ranks, even if all ranks have the same seed.
-
-    The mask follows from torch's generator of the CPU, as what `draw_of_rank` draws.
-    """
+    """Drop features by a mask of this rank, by a seed as in `draw_of_rank`."""
     kept: Tensor = _drawn(
         x.detach(), torch.randint(2**62, ()), rank, "bernoulli", [1 - probability]
     )

@@ -110,10 +110,7 @@ class Join(NamedTuple):
         dims: Dims,
         needs: Sequence[bool],
     ) -> Apart:
-        """Return the gradients of each call, of those `tensors` in the flat order that need one.
-
-        The tensors are those of the calls before `beside`; None for one that no backward reads.
-        """
+        """Return the gradients of each call, of those `tensors` before `beside` that need one."""
         own, apart, axes = iter(gradients), [], []
         leading = min(self.one.asked.samples, 1)  # axes before those of a weight
         for tensor, dim, (need, place) in zip(tensors, dims, self._with_places(needs), strict=True):
@@ -161,10 +158,7 @@ class Join(NamedTuple):
 
 
 def join_of(written: CallText, dims: Dims, size: int, batch: int) -> Join | None:
-    """Return how `size` calls of `batch` rows are one call; None if they are not.
-
-    `dims` are the axes of the batch in the flat order of tensors; None for one that calls share.
-    """
+    """Return how `size` calls of `batch` rows are one call; None if they are not."""
     for of_heads in (False, True)[: 1 + written.asked.takes_wx]:
         places = _places(written, of_heads)
         each = zip(dims, places, strict=True)

@@ -299,6 +299,25 @@ def unicornn(g, s, p, k):
     return y, z
 
 
+@step
+def noisy_rate(g, s, p, k):
+    # Euler's step of the paper's tau dr/dt = -r + f(...), with alpha = dt / tau.
+    return s.h + k.alpha * (-s.h + softplus(g.g + g.xi))
+
+
+@step
+def zoneout_lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * tanh(g.z)
+    h = sigmoid(g.o) * tanh(c)
+    return g.keep_h * s.h + (1 - g.keep_h) * h, g.keep_c * s.c + (1 - g.keep_c) * c
+
+
+@step
+def dropout_lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * (tanh(g.z) * g.kept)
+    return sigmoid(g.o) * tanh(c), c
+
+
 # Params of norms.
 SHIFTS = "b_i b_f b_z b_o gain_c b_c"
 GAINS_OF_LSTM = "gain_i_x gain_f_x gain_z_x gain_o_x gain_i_h gain_f_h gain_z_h gain_o_h"
@@ -311,6 +330,7 @@ STRUCTURE = {
     "cfn": (3, 2, 2, 0, "h", "", ""),
     "cifg_lstm": (3, 3, 3, 0, "h c", "", ""),
     "cornn": (1, 1, 2, 0, "y z", "", "dt gamma epsilon"),
+    "dropout_lstm": (4, 4, 4, 0, "h c", "", "share"),
     "elman": (1, 1, 1, 0, "h", "", ""),
     "fastgrnn": (1, 0, 1, 0, "h", "b_z b_h zeta nu", ""),
     "fastrnn": (1, 1, 1, 0, "h", "alpha beta", ""),
@@ -332,6 +352,7 @@ STRUCTURE = {
     "minlstm": (3, 3, 0, 0, "h", "", ""),
     "nas_cell": (8, 8, 8, 0, "h c", "", ""),
     "nbrc": (3, 2, 2, 0, "h", "", ""),
+    "noisy_rate": (1, 1, 1, 0, "h", "", "alpha sigma"),
     "peephole_lstm": (4, 4, 4, 0, "h c", "p_i p_f p_o", ""),
     "qrnn": (3, 3, 0, 0, "h c", "", ""),
     "ran": (3, 2, 2, 0, "h c", "", ""),
@@ -349,6 +370,7 @@ STRUCTURE = {
     "rg_lru": (3, 2, 0, 0, "h", "decay", "c"),
     "s5": (2, 0, 0, 0, "re im", "alpha omega step", ""),
     "slstm_without_r": (4, 4, 0, 0, "h c n m", "", ""),
+    "zoneout_lstm": (4, 4, 4, 0, "h c", "", "p_h p_c"),
     "adaptive_lif": (1, 1, 1, 0, "z v a", "", "alpha rho beta threshold gamma"),
     "cfc": (3, 3, 3, 0, "x", "", ""),
     "delayed_lif": (1, 1, 1, 0, "s v s1 s2 s3 a", "d1 d2 d3 d4", "beta threshold alpha"),
@@ -438,7 +460,8 @@ SOURCES = {
 def evaluate(cell: CellSpec, **values):
     """The cell's new states, by Python's own reading of its equations."""
     names = {**FUNCTIONS, **{c.name: c.value for c in cell.constants}, **values}
-    text = "\n".join(cell.equations()[len(cell.gates) :]).replace("'", "_next")
+    first = len(cell.gates) + len(cell.drawn)
+    text = "\n".join(cell.equations()[first:]).replace("'", "_next")
     parts = re.split(r"\n(?! )", text)  # a loop and its body are one part
     for _ in parts:  # one may read a new state that stands below it
         parts = [part for part in parts if not runs(part, names)]
@@ -525,6 +548,26 @@ def test_cell_has_the_weights_of_its_paper(name):
     sources = {pair.source for pair in cell.dense_pairs + cell.diagonal_pairs}
     default = {cell.states[0].name} if sources else set()
     assert sources == SOURCES.get(name, default)
+
+
+def test_without_samples_cells_are_those_of_the_papers_evaluation():
+    """The mean of each state or candidate; Yang et al. add noise of mean 0."""
+    noise, plain = load("noisy_rate"), load("leaky_rate")
+    assert noise.mean().updates == plain.updates
+    for name, kept in (("zoneout_lstm", 0.3), ("dropout_lstm", 0.6)):
+        cell = load(name)
+        mean = cell.with_constants(**{c.name: kept for c in cell.constants}).mean()
+        gates, states, params, _ = draw(cell, 5)
+        gates |= {i.name: np.full(UNITS, kept) for i in cell.inputs}
+        groups = (gates, states, params, {})
+        wanted = STEPS[name](*(SimpleNamespace(**group) for group in groups))
+        values = {n: v for group in groups for n, v in group.items() if n not in cell.drawn}
+        np.testing.assert_allclose(evaluate(mean, **values), wanted, rtol=1e-12)
+
+
+def test_noise_of_rates_has_the_deviation_of_the_paper():
+    constants = load("noisy_rate").constant_values
+    assert constants["sigma"] == pytest.approx((2 / constants["alpha"]) ** 0.5 * 0.05)
 
 
 def test_names_are_sorted_and_complete(all_steps, stage_steps):

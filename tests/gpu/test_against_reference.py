@@ -103,9 +103,10 @@ def large_case(i, j, dim, dtype, variant):
 
 
 SPIKING = {name for name in rnnc.cells.names() if "heaviside" in str(rnnc.cells.get(name))}
-# Neurons last, so that the cases of the other cells stay what they were.
+# Neurons and noisy cells last, so that the cases of the other cells stay what they were.
 NEURONS = SPIKING | {"cfc", "fitzhugh_nagumo", "ltc"}
-NAMES = sorted(ONE_STAGE, key=NEURONS.__contains__)
+NOISY = {name for name in ONE_STAGE if rnnc.cells.get(name).drawn}
+NAMES = sorted(ONE_STAGE, key=lambda name: (name in NOISY, name in NEURONS))
 CASES = [
     *(
         case(i, j, name, variant, dtype)

@@ -20,7 +20,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-MODULES = ("heads", "steps", "draws", "refused", "sharded", "layouts", "ahead", "trained", "lost")
+MODULES = (
+    "heads",
+    "steps",
+    "draws",
+    "refused",
+    "sharded",
+    "layouts",
+    "staged",
+    "ahead",
+    "trained",
+    "lost",
+)
 PATIENCE = timedelta(seconds=60)  # until a rank that waits for another one gives up
 
 

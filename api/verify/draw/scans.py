@@ -22,8 +22,8 @@ def without_matrices(random: Random, cell: CellDraw, apart: bool, half: bool) ->
     Args:
         random: the source of all choices.
         cell: without loops.
-        apart: whether the operands of comparisons are kept apart.
-        half: whether numbers must stay in the range of float16.
+        apart: as in `with_loops`.
+        half: likewise; then no state is in a maximum, which rounding would decide.
     """
     keeps = random.random() < 0.3
     gates = tuple(_without_matrix(gate, keeps) for gate in cell.gates)
@@ -80,7 +80,6 @@ class _Parts:
             updates = self._random.choice([self._turned, self._mixed])(*states)
         else:
             ways = [self._sum, self._sum, self._any, self._output]
-            # Rounded numbers of a short dtype may be the larger of two by chance.
             ways += [self._sum if half else self._maximum]
             updates = [self._random.choice(ways)(states[0])]
         known = {value for _, value in self.body}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
 from typing import Any, Self
 
 import torch
@@ -15,6 +14,8 @@ from ...program.recorder import issue
 from ...targets.by_torch import NOTHING, Lanes
 from ..driver.events import follow
 from ..driver.streams import current_stream
+
+_here = threading.local()
 
 
 class Split(Op):
@@ -33,7 +34,7 @@ class Split(Op):
     def __call__(self, running: Running) -> None:
         """Start it."""
         device, current = self._device, torch.cuda.current_stream(self._device)
-        running.beside = side = _stream_beside(device, current.cuda_stream, threading.get_ident())
+        running.beside = side = _stream_beside(device, current.cuda_stream)
         follow(side.cuda_stream, current.cuda_stream, device.index)
 
         def undo() -> None:
@@ -82,14 +83,16 @@ def _go_on(running: Running, stream: Any) -> None:
     running.stream = stream.cuda_stream
 
 
-@lru_cache(maxsize=64)
-def _stream_beside(device: torch.device, stream: int, thread: int) -> torch.cuda.Stream:
-    """Return the stream beside another one of a device, for a thread.
+def _stream_beside(device: torch.device, stream: int) -> torch.cuda.Stream:
+    """Return the stream beside another one of a device, which the thread keeps.
 
     Each thread has its own: what one thread frees while it uses it, another one must not get.
     """
-    make: Any = torch.cuda.Stream
-    found: torch.cuda.Stream = make(device)
+    streams: dict[Any, torch.cuda.Stream] = _here.__dict__.setdefault("streams", {})
+    found = streams.get((device, stream))
+    if found is None:
+        make: Any = torch.cuda.Stream
+        found = streams[device, stream] = make(device)
     return found
 
 

@@ -85,12 +85,7 @@ def cluster_of(library: Any, proposal: Proposal) -> int | None:
 def with_small_clusters(
     library: Any, found: Sequence[Proposal], operation: Sequence[Any], most: int, workspace: int
 ) -> Proposal:
-    """Return the first proposal with at most so many blocks per cluster.
-
-    Failing that, it is the first one whose clusters can be made so small, within so many bytes of
-    workspace, or the first of all. The operation is the library's handle, the product, its factors
-    and its result.
-    """
+    """Return a proposal with at most so many blocks per cluster, or else the first."""
     for each in found:
         if (cluster_of(library, each) or math.inf) <= most:
             return each

@@ -72,11 +72,7 @@ class Configured(NamedTuple):
 def configured(
     grid: tuple[int, int, int], threads: int, shared: int, stream: int, attribute: int | None = None
 ) -> Configured:
-    """Return a launch as the driver reads it; made once for all that are alike.
-
-    A block has `shared` bytes of dynamic shared memory. The attribute is a `CUlaunchAttributeID`
-    that is switched on.
-    """
+    """Return a launch as the driver reads it, with an attribute switched on; made once."""
     given = None if attribute is None else _Attribute(id=attribute, value=1)
     place = None if given is None else ctypes.addressof(given)
     config = LaunchConfig(*grid, threads, 1, 1, shared, stream, place, given is not None)

@@ -66,10 +66,7 @@ class DescribedPartition(Partition):
 
 @lru_cache(maxsize=64)
 def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
-    """Return a partition of the current device, with at least `size` multiprocessors; made once.
-
-    Clusters of more than 8 blocks fit if `large_clusters` asks for it.
-    """
+    """Return a partition of at least `size` multiprocessors of the current device; made once."""
     if is_described(device):
         return DescribedPartition(device, size)
     try:

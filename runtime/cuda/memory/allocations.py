@@ -63,10 +63,7 @@ def rounded(size: int) -> int:
 def device_tensor(
     size: tuple[int, ...], dtype: torch.dtype, device: torch.device, stream: int
 ) -> Tensor:
-    """Return an uninitialised tensor over memory of the driver's, whatever torch's modes are now.
-
-    The device is the current one. No other stream than the given one uses the tensor.
-    """
+    """Return an uninitialised tensor of one stream, whatever torch's modes are now."""
     count = dtype.itemsize
     for length in size:
         count *= length

@@ -12,11 +12,7 @@ from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
-
-    x is (T, B, input), and the weight (Gx, N, D, input). The weight's rows are permuted once per
-    call; activations never are.
-    """
+    """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows."""
     return _as_wx(F.linear(x, _rows_of(weight)), x, weight)
 
 

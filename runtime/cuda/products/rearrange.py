@@ -122,10 +122,7 @@ def packed(tensor: Tensor) -> Tensor:
 
 
 def rows_packed(tensor: Tensor) -> Tensor:
-    """Return the tensor, whose first two axes are rows and steps, aligned for wide accesses.
-
-    It is a copy if the other axes are not contiguous, or a row is not aligned.
-    """
+    """Return the tensor, or a copy whose steps of a row are contiguous and aligned."""
     width = _WIDEST_ACCESS // tensor.element_size()
     packed = 1  # the stride of a contiguous axis
     for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
@@ -190,10 +187,7 @@ def _words(job: Job) -> _Words | None:
 def jobs_of_splits(
     parts: Tensor, counts: Sequence[int], like: Tensor, by_head: Sequence[bool]
 ) -> Iterator[tuple[Tensor, list[Job]]]:
-    """Yield a new tensor and the job that fills it, if any, for each range of the second axis.
-
-    The parts are (parts, all counts, heads, …). `by_head` is as in `new_of_heads`, for each range.
-    """
+    """Yield a new tensor and the job that fills it, if any, for each range of the second axis."""
     first = 0
     for count, own in zip(counts, by_head, strict=True):
         to = new_of_heads(like, (count, *parts.shape[2:]), 1, own)

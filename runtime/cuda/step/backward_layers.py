@@ -15,11 +15,7 @@ from .tensors import packed_places
 
 
 class BackwardLayers(ABC):
-    """Layers from the last to the first; each leaves the gradient of its input.
-
-    The weights are flat, of all layers. The gradients of the states go to `d_states`, empty if they
-    are not wanted; the given ones are of the output and of each new state.
-    """
+    """Layers from the last to the first; each leaves the gradient of its input."""
 
     def __init__(
         self,

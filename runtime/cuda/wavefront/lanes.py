@@ -87,10 +87,7 @@ class Lanes:
         self._entered.remove(lane)
 
     def join(self) -> None:
-        """Let the current stream go on after those that have entered and have not left.
-
-        Then other calls can use all streams.
-        """
+        """Let the current stream go on after those that have not left, and other calls begin."""
         try:
             for lane in tuple(self._entered):
                 self.leave(lane)

@@ -20,10 +20,7 @@ from .schedule import Schedule
 
 
 class Pass:
-    """Pass over `numbers` of layers, in their order.
-
-    The schedule cuts products into chunks, and `alone` is a layer that runs by itself.
-    """
+    """Pass over `numbers` of layers, in their order; `alone` is a layer that runs by itself."""
 
     def __init__(
         self,

@@ -106,11 +106,7 @@ class Chunks(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """Layers of a wavefront, with the products behind each that another layer follows.
-
-    The kernel is on the current device. The numbers are those in the module, in the order of
-    computation.
-    """
+    """Layers of a wavefront, numbered as in the module, and the products between them."""
 
     ready: Prepared
     numbers: Sequence[int]

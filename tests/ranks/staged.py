@@ -1,0 +1,38 @@
+"""Checks of a cell whose step has stages, which are of a head: spread heads, steps, and DDP."""
+
+from __future__ import annotations
+
+import copy
+
+import heads
+import rnnc
+import steps
+import torch
+from compared import assert_alike, drawn, gradients, made
+from rnnc import Gate, Param, State, layer_norm, param, sigmoid, tanh
+from sharded import rows_of
+from torch.nn.parallel import DistributedDataParallel
+
+
+@rnnc.cell
+def staged(z: Gate, r: Gate, n: Gate, h: State, gain: Param = param(init=1.0)):
+    """A called gate and two norms."""
+    z, r = layer_norm((z, r), gain=(gain, 1))
+    candidate = layer_norm(n(sigmoid(r) * h), gain)
+    return h + sigmoid(z) * (tanh(candidate) - h)
+
+
+def check_staged_heads_and_steps(mesh):
+    heads.compare(mesh, staged, num_layers=2, bidirectional=True)
+    lengths = torch.tensor([heads.T, 4, 0], device=mesh.device_type)
+    heads.compare(mesh, staged, {"lengths": lengths})
+    steps.compare(mesh, staged, num_layers=2)
+
+
+def check_staged_ddp(mesh):
+    alone = made(mesh, staged, num_layers=2)
+    model = DistributedDataParallel(copy.deepcopy(alone))
+    x = drawn(mesh, 6, 4, 5)
+    alone(x)[0].square().mean().backward()
+    model(rows_of(mesh, x))[0].square().mean().backward()
+    assert_alike(gradients(model.module), gradients(alone))
