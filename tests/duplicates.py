@@ -2,7 +2,8 @@
 
     python tests/duplicates.py [FOLDER ...]
 
-Blank lines, comments and imports do not count, and neither does indentation. Windows of six equal
+Blank lines, comments and imports do not count, neither do declarations of a cell (its gates have
+the names of the paper), and neither does indentation. Windows of six equal
 lines that follow each other are one pair of places. Code is Python with its docstrings, templates,
 and the C++ and CUDA of their libraries.
 """
@@ -10,6 +11,7 @@ and the C++ and CUDA of their libraries.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -20,6 +22,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 ROOMS = ("api", "cellspec", "codegen", "constrint", "runtime", "templates")
 WINDOW = 6
+# A line of a cell's signature.
+DECLARATION = re.compile(r"\w+: (Gate|State|Param|Input|Constant)( = .*)?,")
 SUFFIXES = {".py", ".jinja", ".h", ".cu", ".cuh"}
 
 
@@ -58,6 +62,7 @@ def code_of(file: Path, root: Path = ROOT) -> list[Line]:
         Line(str(file.relative_to(root)), number, line.strip())
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.strip().startswith(comment) and number not in left_out
+        if not DECLARATION.fullmatch(line.strip())
     ]
 
 

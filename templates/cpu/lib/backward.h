@@ -4,9 +4,6 @@
 
 #include "layout.h"
 #include "product.h"
-#ifdef RNNC_STAGES
-#include "stages.h"
-#endif
 #include "together.h"
 
 namespace rnnc {
@@ -48,7 +45,6 @@ class BackwardTask {
       run_row(row, place, before, after, offset);
     }
     finish_rows();
-    add_row(step_sums_, (double*)sums_, kSums * width_);
   }
 
   // What passes to the states before the step through matrices, from the gates of all units.
@@ -87,7 +83,7 @@ class BackwardTask {
     stages_.set(row, place, before, after, offset);
   }
 
-  // All stages of the rows that run a step.
+  // All stages of the rows that run a step, and the sums over rows.
   void finish_rows() {
     const int64_t dim = a_.sizes.dim;
     const auto run = [&](int stage, const BackwardRow& row, real* d_values, const real* sums) {
@@ -123,6 +119,7 @@ class BackwardTask {
       sum_row(row.number, d_gates_of(row.place), row.before, 0);
     }
     stages_.clear();
+    add_row(step_sums_, (double*)sums_, kSums * width_);
   }
 
 #else
@@ -144,7 +141,7 @@ class BackwardTask {
     sum_row(row, d_gates, before, offset);
   }
 
-  void finish_rows() {}
+  void finish_rows() { add_row(step_sums_, (double*)sums_, kSums * width_); }
 #endif
 
   // The gradients of a row's gates: where its step begins in tensors over time.

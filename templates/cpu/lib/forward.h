@@ -4,9 +4,6 @@
 #include "dots.h"
 #include "layout.h"
 #include "product.h"
-#ifdef RNNC_STAGES
-#include "stages.h"
-#endif
 #include "together.h"
 
 namespace rnnc {

@@ -37,7 +37,6 @@ class MaskedBackwardTask : public BackwardTask {
       run_row(row, place, before, after, 0);
     }
     finish_rows();
-    add_row(step_sums_, (double*)sums_, kSums * width_);
   }
 
   // What passes to the states before the step through matrices; where they were reset, it goes to
