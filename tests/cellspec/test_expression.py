@@ -152,7 +152,7 @@ def test_shared_values_are_statements_in_the_json():
     # A cell without named values, loops and values that are normed together has no such field.
     for cell in map(rnnc.cells.get, rnnc.cells.names()):
         lines = cell.equations()
-        named = cell.variable_names or any("repeat" in line or ")[0]" in line for line in lines)
+        named = cell.variable_names or any("repeat" in line or "t0[0]" in line for line in lines)
         assert ("shared" in json.loads(cell.to_json())) == bool(named), cell.name
 
 
