@@ -47,6 +47,11 @@ class Gate(_Declaration, _Number):
     bias: bool = True
     source: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:
+
+        def __call__(self, value: _Number | float) -> Any:
+            """In a cell's body, the gate whose weights multiply a value of the step."""
+
 
 class State(_Declaration, _Number):
     """A value that each unit carries from step to step.

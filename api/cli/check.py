@@ -12,14 +12,13 @@ from rich.text import Text
 
 from ..cellspec.noise.mean import notes_on_draws
 from ..cellspec.stages.words import exchanges_in_words
-from ..codegen.shape import counted
+from ..codegen.shape import ELEMENT_BYTES, counted
 from ..define import Cell
 from ..errors import RnncError
 from ..load import BrokenCell
 from ..runtime.cuda.driver.device import device_limits
 from ..verify.check_gpu import PlanCheck, check_gpu
 from ..verify.findings import TOLERANCE, Comparison, Inspection, inspect
-from ..verify.kept import kept_values
 from .console import print_error, print_lines, print_table, terminal
 from .find import find_cells
 from .gpu import need_gpu
@@ -110,7 +109,11 @@ def _print_inspection(found: Inspection) -> None:
         + (f"; drawn {' '.join(drawn)}" if drawn else "")
     )
     console.print(f"  per step {exchanges_in_words(pointwise.cell)}", highlight=False)
-    console.print(f"  kept per step and unit: {kept_values(pointwise) * 4} bytes in float32")
+    one, drawn_each_step = ELEMENT_BYTES["float32"], pointwise.drawn
+    console.print(
+        f"  kept until then: {one * pointwise.kept_numbers} bytes per step and unit in float32"
+        + (f", {one * len(drawn_each_step)} of them drawn" if drawn_each_step else "")
+    )
     console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")
     console.print(

@@ -119,7 +119,9 @@ def _cell_table(found: Sequence[_Listed], room: int) -> Table:
         cell = listed.cell
         row = [
             f"[cyan]{escape(cell.name)}[/]",
-            *map(_names, (cell.gates, cell.states, cell.params)),
+            _names(cell.gates),
+            _names(cell.states),
+            _names(cell.params),
             _recurrence(cell),
             listed.operations,
             escape(next(iter(cell.doc.splitlines()), "")),

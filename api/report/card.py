@@ -11,7 +11,6 @@ from ..cellspec.stages.words import notes_on_exchanges
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
 from ..codegen.shape import Shape
-from ..verify.kept import kept_values
 
 
 class Size(NamedTuple):
@@ -99,7 +98,6 @@ class Card:
             shape: sizes and dtype.
         """
         pointwise = derive(cell)
-        drawn = tuple(name for name, draw in cell.drawn.items() if draw.per == "step")
         others = [(shape.heads, shape.head_dim), (1, 256), (1, 1024)]
         return cls(
             name=cell.name,
@@ -109,8 +107,8 @@ class Card:
             notes=tuple(_notes(cell)),
             kept=pointwise.saved,
             reads=pointwise.reads,
-            drawn=drawn,
-            kept_bytes=kept_values(pointwise) * shape.element_bytes,
+            drawn=pointwise.drawn,
+            kept_bytes=pointwise.kept_numbers * shape.element_bytes,
             sizes=tuple(_size(cell, *size) for size in dict.fromkeys(others)),
             work=_work(cell, shape),
         )

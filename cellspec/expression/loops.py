@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..stages.nodes import STAGES
 from .body import Body
 from .graph import everywhere, rewritten
 from .node import Node, make, ordered, symbol
@@ -80,13 +81,17 @@ def repeated(
         since: a tag from before the body was made. A call with a tag of its own that was made since
             then belongs to each pass, because its gradient is not linear.
     """
-    inside = set(symbols)
+    inside, varies, before = set(symbols), set(symbols), set[Node]()
     for node in ordered(roots):
+        if any(a in varies for a in node.args):
+            varies.add(node)
         # A condition has no name in generated code outside its expression.
         own = node.is_condition or _is_tagged(node, since)
-        if own or any(a in inside for a in node.args):
+        if node.op in STAGES and node not in varies:
+            before.add(node)  # whatever its arguments are: no pass exchanges values of units
+        elif own or any(a in inside for a in node.args):
             inside.add(node)
-    read = [a for node in ordered(roots) if node in inside for a in node.args]
+    read = [a for node in ordered(roots, stop=before) if node in inside for a in node.args]
     outer = dict.fromkeys(
         n for n in (*read, *roots) if n not in inside and not n.is_number and not n.is_condition
     )

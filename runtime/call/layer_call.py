@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.layout import layout_of
-from ...codegen.shape import SAVES, Precision, Reverse, Save
+from ...codegen.shape import SAVES, PlanError, Precision, Reverse, Save
 from .facts import facts_of
 from .options import check_choice
 
@@ -110,3 +110,13 @@ def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
     layout = layout_of(cell)
     reads = zip(layout.states, facts_of(cell).reads, strict=True)
     return tuple(r or state in layout.sources.values for state, r in reads)
+
+
+def wavefront_error(what: str, why_not: str) -> PlanError:
+    """Return the error of a call whose layers cannot run at the same time, as its caller wants."""
+    return PlanError(
+        f'layers="wavefront", {what}',
+        why_not,
+        "layers of block or cluster plans that fit a GPU together, in one direction of time",
+        'layers="auto"',
+    )

@@ -1,4 +1,4 @@
-"""What a target is asked for: all layers at the same time, the gradients of a layer's input."""
+"""What a target is asked for: all layers, a backward of a step, gradients of a layer's input."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .call import Call
+from .forms import LayerWeights
 from .layer_call import LayerCall
-from .layers import LayerWeights
-from .tensors import Saved
+from .tensors import Saved, SomeTensors, Stepped
 
 
 class LayersCall(NamedTuple):
@@ -50,6 +50,18 @@ class LayersRead(NamedTuple):
     layer: Callable[[int], tuple[Saved, Sequence[Tensor | None]]]
     masks: Sequence[Tensor]
     donated: bool
+
+
+class StepBackward(NamedTuple):
+    """What a backward of a single step of all layers reads besides the tensors of the call.
+
+    `stepped` is what the step gave, `gradients` are of the output and each new state, None for
+    zero, and `needs` says which are wanted, of x, the caller's states and the flat weights.
+    """
+
+    stepped: Stepped
+    gradients: SomeTensors
+    needs: Sequence[bool]
 
 
 class InputBackward(NamedTuple):

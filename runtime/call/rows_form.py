@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .forms import Form
-from .layers import LayerWeights
+from .forms import Form, LayerWeights
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,24 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
 
 def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
-    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params."""
-    if not _fit(cell, inputs):
-        _check_each(cell, inputs)
+    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params.
+
+    A message takes longer than a launch, so what is right is passed before.
+    """
+    wx: Any = inputs.wx
+    sized = isinstance(wx, Tensor) and wx.ndim == 5 and wx.shape[4] == len(cell.input_gates)
+    dense = sized and wx.layout == torch.strided and wx.dtype in DTYPES
+    if not (dense and wx.shape[2] * wx.shape[3]):
+        check_wx(cell, wx)
+    if not _are_states(inputs.initial_states, len(cell.states)):
+        check_count(inputs.initial_states, [s.name for s in cell.states])
+    dtype, device = wx.dtype, wx.device
+    for tensor, shape, what in _wanted(cell, inputs):
+        if tensor is None and (shape is None or what == "b"):
+            continue
+        alike = isinstance(tensor, Tensor) and tensor.shape == shape
+        if not (alike and tensor.dtype == dtype and tensor.device == device):
+            _check_one(cell, tensor, shape, what, wx)
     if inputs.unweighted or cell.inputs:
         check_unweighted(cell, inputs.unweighted, inputs.wx)
 
@@ -109,30 +124,6 @@ def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
     ]
 
 
-def _fit(cell: CellSpec, inputs: ScanInputs) -> bool:
-    """Return True if all tensors are right. A message would take longer than a launch."""
-    wx: Any = inputs.wx
-    if not isinstance(wx, Tensor) or wx.ndim != 5 or wx.dtype not in DTYPES:
-        return False
-    if not wx.shape[2] * wx.shape[3] or wx.shape[4] != len(cell.input_gates):
-        return False
-    if not _are_states(inputs.initial_states, len(cell.states)):
-        return False
-    dtype, device = wx.dtype, wx.device
-    for tensor, shape, what in _wanted(cell, inputs):
-        if tensor is None:
-            if shape is not None and what != "b":
-                return False
-        elif (
-            not isinstance(tensor, Tensor)
-            or tensor.shape != shape
-            or tensor.dtype != dtype
-            or tensor.device != device
-        ):
-            return False
-    return True
-
-
 def _are_params(cell: CellSpec, params: Any) -> bool:
     return (
         isinstance(params, Mapping)
@@ -143,20 +134,6 @@ def _are_params(cell: CellSpec, params: Any) -> bool:
 
 def _are_states(states: Any, count: int) -> bool:
     return isinstance(states, tuple | list) and len(states) == count
-
-
-def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
-    """Make the checks of `_fit`; the first one that fails raises an error with a message."""
-    wx = inputs.wx
-    check_wx(cell, wx)
-    check_count(inputs.initial_states, [s.name for s in cell.states])
-    for tensor, shape, what in _wanted(cell, inputs):
-        if isinstance(what, str):
-            _check_weight(cell, what, tensor, shape, wx)
-        elif isinstance(what, Param):
-            check_like(f"params[{what.name!r}]", tensor, shape, f"{shape}, (N, D)", "wx", wx)
-        else:
-            check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
 
 
 def check_wx(cell: CellSpec, wx: Any) -> None:
@@ -172,6 +149,21 @@ def check_wx(cell: CellSpec, wx: Any) -> None:
         raise TensorError("wx", f"dtype {wx.dtype}", wanted, "wx.float()")
     if not wx.shape[2] * wx.shape[3]:
         raise shape_error("wx", wx, "at least one head and one unit", "wx with N > 0 and D > 0")
+
+
+def _check_one(
+    cell: CellSpec,
+    tensor: Any,
+    shape: tuple[int, ...] | None,
+    what: str | Param | State,
+    wx: Tensor,
+) -> None:
+    if isinstance(what, str):
+        _check_weight(cell, what, tensor, shape, wx)
+    elif isinstance(what, Param):
+        check_like(f"params[{what.name!r}]", tensor, shape, f"{shape}, (N, D)", "wx", wx)
+    else:
+        check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
 
 
 def _check_weight(

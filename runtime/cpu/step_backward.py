@@ -8,22 +8,17 @@ import torch
 from torch import Tensor
 
 from ..call.call import Call, Tensors
-from ..call.tensors import SomeTensors, Stepped
+from ..call.requests import StepBackward
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 
-def run_step_backward(
-    call: Call,
-    tensors: Tensors,
-    stepped: Stepped,
-    gradients: SomeTensors,
-    needs: Sequence[bool],
-) -> list[Tensor | None]:
+def run_step_backward(call: Call, tensors: Tensors, backward: StepBackward) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
     x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
+    stepped, gradients, needs = backward
     facts, count = facts_of_step(call.directions[0], x.dtype), len(states)
     read = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
     read = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in read])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..program.ops import Addressed, Name, Op, Running
-from ..program.words import bytes_text
+from ..program.text import bytes_text
 from .arguments import WORD
 from .driver.driver import Configured, check_launch, configured
 from .driver.library import check, keeping, letting_go

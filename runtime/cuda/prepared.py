@@ -89,10 +89,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
 
 
 def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
-    """Launch, or let another plan be launched if there is no room and the caller chose none.
-
-    A call does all else, such as allocations, once and outside of this function.
-    """
+    """Launch, or let another plan be launched if there is no room and the caller chose none."""
     step_down = ready.step_down
     if step_down is None or is_described(ready.device):
         return launch(ready)

@@ -33,32 +33,20 @@ def differentiate_again(
     """
     packed = call.ragged is not None and call.ragged.packed
     by_torch = isinstance(call.form, TorchForm) and (call.ragged is None or packed)
-    tensors = call.named(flat)
-    if tensors.places is not None:
-        return _of_padded(call, tensors, tensors.places, kept, needs, gradients)
-    if not by_torch and not call.single:
-        return _by_operator(call, flat, kept, needs, gradients)
-    inputs = _apart(flat)
-    with torch.enable_grad():
-        if by_torch:
-            results = torch_layers(call, call.named(inputs), kept.masks)
-        else:
-            results = _step(call, inputs)
-    return _differentiate(results, inputs, needs, gradients)
-
-
-def _by_operator(
-    call: Call,
-    flat: Sequence[Any],
-    kept: Kept,
-    needs: Sequence[bool],
-    gradients: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """Return the gradients by the operator of a backward."""
+    named = call.named(flat)
+    if named.places is not None:
+        return _of_padded(call, named, named.places, kept, needs, gradients)
+    if by_torch or call.single:
+        inputs = _apart(flat)
+        with torch.enable_grad():
+            if by_torch:
+                results = torch_layers(call, call.named(inputs), kept.masks)
+            else:
+                results = _step(call, inputs)
+        return _differentiate(results, inputs, needs, gradients)
     if kept.masks:
         call, flat = call._replace(drawn=True), (*flat, torch.stack(list(kept.masks)))
-        needs = (*needs, False)
-    named = call.named(flat)
+        needs, named = (*needs, False), call.named(flat)
     results = [*sequences_of(call, named, kept), *beside_results(call, kept.runs)]
     # x may be missing: a backward need not read it, and gives its gradient.
     there = [not place or tensor is not None for place, tensor in enumerate(flat)]
@@ -83,7 +71,7 @@ def _of_padded(
     padded, wanted = tensors.padded(places), [*needs[: end - 2], *needs[end:]]
     own = call._replace(ragged=padded.ragged and padded.ragged.kind), padded.flat()
     d_states = [None if d is None else places.pad(d) for d in gradients[:count]]
-    d_wx, *found = _by_operator(*own, kept, wanted, [*d_states, *gradients[count:]])
+    d_wx, *found = differentiate_again(*own, kept, wanted, [*d_states, *gradients[count:]])
     d_wx = None if d_wx is None else places.pack(d_wx.transpose(0, 1))
     return [d_wx, *found[: end - 3], None, None, *found[end - 3 :]]
 

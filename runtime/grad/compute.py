@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...errors import BackwardError
 from ..call.call import Call, Tensors
+from ..call.requests import StepBackward
 from ..call.tensors import States, Stepped
 from ..targets.registry import TARGETS
 from .layers.backward import backward_layers
@@ -57,7 +58,8 @@ def gradients_of(
     if call.single:
         ((saved,),) = kept.runs
         stepped = Stepped(new[0], new, saved)
-        found = TARGETS[call.target].step_backward(call, tensors, stepped, gradients, wanted)
+        backward = StepBackward(stepped, gradients, wanted)
+        found = TARGETS[call.target].step_backward(call, tensors, backward)
     else:
         left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from .words import bytes_text, tensor_text
+from .text import bytes_text, tensor_text
 
 if TYPE_CHECKING:
     from .recorder import Recorder

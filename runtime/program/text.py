@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from .program import Program
-from .words import tensor_text
+if TYPE_CHECKING:
+    from .program import Program
+
+
+def tensor_text(shape: Sequence[int], dtype: torch.dtype, count: int) -> str:
+    """Return the shape, the dtype and the bytes of a tensor in words."""
+    sizes, name = " x ".join(map(str, shape)), str(dtype).removeprefix("torch.")
+    return f"{sizes} of {name}, {bytes_text(count)}"
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes in words."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
 
 
 def text_of(program: Program, inputs: Mapping[str, Tensor], results: Sequence[str | None]) -> str:

@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.call import Tensors
+from ..call.forms import LayerWeights
 from ..call.layer_call import Choice
-from ..call.layers import LayerWeights
 from ..call.settings import Asked, Settings
 from ..call.tensors import States
 from ..targets.registry import target_of

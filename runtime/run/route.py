@@ -10,7 +10,7 @@ from torch import Tensor
 from ...codegen.one_stage import check_one_stage
 from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.layers import wavefront_error
+from ..call.layer_call import wavefront_error
 from ..call.marks import constant_in_graphs
 from ..call.plain import (
     all_plain,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from ..call.call import Call
-from ..call.layers import LayerWeights
+from ..call.forms import LayerWeights
 from ..call.tensors import SomeTensors
 from .by_torch import ONE_LANE, Lanes
 from .registry import TARGETS

@@ -49,7 +49,8 @@ class StagesByTorch:
             return {node: self._gate(node.name, self._selected(known[node.args[0]]))}
         values = [self._selected(known[a]) for a in reduced(node)]
         if is_together(node):
-            found = _normed(node, torch.cat(values, -1)).split(self._like.shape[-1], -1)
+            together = _normed(node, torch.cat(values, -1))
+            found = together.unflatten(-1, (len(values), -1)).unbind(-2)
             members = (make("member", place, (node,)) for place in range(len(found)))
             return dict(zip(members, found, strict=True))
         if node.name in _SINGLE:

@@ -14,7 +14,7 @@ from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
-from ..call.requests import InputBackward, LayersCall, LayersRead
+from ..call.requests import InputBackward, LayersCall, LayersRead, StepBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.seen import Replays
 from ..store.tuned import Asked
@@ -261,20 +261,9 @@ class Target(ABC):
         raise NotImplementedError(f"{type(self).__name__}.step")
 
     def step_backward(
-        self,
-        call: Call,
-        tensors: Tensors,
-        stepped: Stepped,
-        gradients: SomeTensors,
-        needs: Sequence[bool],
+        self, call: Call, tensors: Tensors, backward: StepBackward
     ) -> list[Tensor | None]:
-        """Return the gradients of x, the caller's states and the flat weights of each layer.
-
-        Args:
-            tensors: as in `step`, which gave `stepped`.
-            gradients: of the output and each new state, None for zero.
-            needs: which gradients are wanted.
-        """
+        """Return the gradients of x, the caller's states and the flat weights of each layer."""
         raise NotImplementedError(f"{type(self).__name__}.step_backward")
 
     def capture(

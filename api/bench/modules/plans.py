@@ -18,7 +18,7 @@ from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Shape
 from ...errors import RnncError
 from ...runtime.cuda.products.multiplier import rounds
-from ...runtime.cuda.trial import Clock, TrialCall
+from ...runtime.cuda.tune import Clock, TrialCall
 from ...runtime.store.plan_json import packed_plan
 from ...runtime.store.tuned import Asked
 from ..errors import in_a_line

@@ -10,6 +10,7 @@ from ..fuzz.tensors import draw_view, is_given, outputs, shapes
 from .cell import draw_cell, with_draws, with_inputs, with_keywords
 from .loops import with_loops
 from .scans import without_matrices
+from .stages import with_stages
 from .tree import Case, CellDraw
 
 _DTYPES = {
@@ -19,6 +20,7 @@ _DTYPES = {
 HALF = ("bfloat16", "float16")
 _SCANS = 0.25  # the share of cells without matrices that are drawn as such
 _LOOPS = 0.35  # of the others, the share of cells with loops
+_STAGES = 0.3  # on a CPU, the share of cells with stages, which no kernel of a GPU runs
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         cell = without_matrices(scans, cell, apart, half)
     elif loops.random() < _LOOPS:
         cell = with_loops(loops, cell, apart, half)
+    stages = Random(f"rnnc stages {seed} {number}")
+    if settings.device == "cpu" and stages.random() < _STAGES:
+        cell = with_stages(stages, cell, apart, half)
     cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
     variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
     case = Case(

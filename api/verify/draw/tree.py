@@ -17,10 +17,10 @@ class Node:
     Attributes:
         op: `name`, `number`, an operator (`neg` is the unary minus), or a function of the language.
             `**` has a whole number as its exponent, `pow` is written as `**` too. `repeat` is the
-            last result of a loop.
+            last result of a loop, `gate` the call of a gate.
         args: its operands; of a loop, what the carried values are first, then after a pass.
         name: what a `name` refers to: a declaration, a variable, or a new state; of a loop, the
-            names of the carried values.
+            names of the carried values; the gate that is called.
         value: of a `number`; the exponent of `**`; of a loop, the number of passes.
         keywords: the names with which the last operands of a function are written.
     """
@@ -42,7 +42,7 @@ class Node:
         if self.op == "name":
             return {self.name}
         found = set[str]().union(*(argument.names() for argument in self.args))
-        return found - set(self.carried)
+        return (found | ({self.name} if self.op == "gate" else set())) - set(self.carried)
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -161,6 +161,12 @@ class CellDraw:
     def input_gates(self) -> list[GateDraw]:
         """The gates with an input."""
         return [g for g in self.gates if g.input]
+
+    @property
+    def called(self) -> set[str]:
+        """The names of the gates that it calls."""
+        nodes = (node for _, value in self.body for node in value.walk())
+        return {node.name for node in nodes if node.op == "gate"}
 
     @property
     def bias_gates(self) -> list[GateDraw]:

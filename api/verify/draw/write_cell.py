@@ -31,6 +31,8 @@ def expression_text(node: Node, hidden: Collection[str] = ()) -> str:
         return f"({texts[0]} ** {texts[1]})"
     if node.op in _INFIX:
         return f"({texts[0]} {node.op} {texts[1]})"
+    if node.op == "gate":
+        return f"{node.name}({texts[0]})"
     if node.op == "repeat":
         return node.looped("rnnc.repeat", texts)
     return node.called(f"{'rnnc.' * (node.op in hidden)}{node.op}", texts)
@@ -54,7 +56,7 @@ def cell_text(cell: CellDraw) -> str:
 
 def functions_used(cell: CellDraw) -> list[str]:
     """The functions of the language that the cell calls, in order of appearance."""
-    plain = {"name", "number", "neg", "~", "**", *_INFIX} - {"%"}
+    plain = {"name", "number", "neg", "~", "**", "gate", *_INFIX} - {"%"}
     used = [n.op for _, value in cell.body for n in value.walk() if n.op not in plain]
     return list(dict.fromkeys("remainder" if op == "%" else op for op in used))
 

@@ -82,6 +82,17 @@ _SPELLINGS = {
     "clip(x, low, high)": "edge(x, low); edge(x, high); x = tensor(x)\n"
     "    return torch.where(x < low, tensor(low), torch.where(x > high, tensor(high), x))",
     "where(condition, a, b)": "return torch.where(condition, tensor(a), tensor(b))",
+    "mean(x)": "return tensor(x).mean(-1, keepdim=True)",
+    "total(x)": "return tensor(x).sum(-1, keepdim=True)",
+    # The gradient jumps where two units are equally large.
+    "largest(x)": "x = tensor(x); top = x.topk(min(2, x.shape[-1]), -1).values\n"
+    "    edge(top[..., 0] - top[..., -1] + (x.shape[-1] < 2), 0)\n"
+    "    return x.amax(-1, keepdim=True)",
+    "softmax(x)": "return torch.softmax(tensor(x), -1)",
+    "layer_norm(x)": "x = tensor(x); x = x - x.mean(-1, keepdim=True)\n"
+    "    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)",
+    "rms_norm(x)": "x = tensor(x)\n"
+    "    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)",
     "clip_gradient(x, bound)": "return ClipGradient.apply(tensor(x), tensor(bound))",
     "with_gradient(value, of)": "of = tensor(of)\n"
     "    return tensor(value).detach() + (of - of.detach())",
@@ -145,23 +156,29 @@ def _loop(cell: CellDraw, edges: bool) -> list[str]:
 
 
 def _gates(cell: CellDraw) -> list[str]:
-    """G = x + R s + b, one line per gate."""
+    """G = x + R s + b, one line per gate; of one that is called, its product is a function."""
     inputs = [g.name for g in cell.input_gates]
     biases = [g.name for g in cell.bias_gates]
     dense, diagonal = cell.pairs(True), cell.pairs("diagonal")
-    lines = []
+    lines, called = [], cell.called
     for gate in cell.gates:
         terms = [f"_wx[:, _t, :, :, {inputs.index(gate.name)}]"] if gate.input else []
+        products = []
         for i, (owner, source) in enumerate(dense):
             if owner == gate.name:
-                terms.append(f'torch.einsum("noi,bni->bno", _R[{i}], {source})')
+                factor = "_y" if owner in called else source
+                products.append(f'torch.einsum("noi,bni->bno", _R[{i}], {factor})')
         for i, (owner, source) in enumerate(diagonal):
             if owner == gate.name:
-                terms.append(f"_R_diag[{i}] * {source}")
+                products.append(f"_R_diag[{i}] * {'_y' if owner in called else source}")
+        if gate.name in called:
+            lines.append(f"_times_{gate.name} = lambda _y: {' + '.join(products)}")
+            products = []
+        terms += products
         if gate.bias:
             i = biases.index(gate.name)
             terms.append(f"(0 if _b is None else _b[{i}])")
-        lines.append(f"_gate_{gate.name} = {' + '.join(terms)}")
+        lines.append(f"_gate_{gate.name} = {' + '.join(terms) or '0'}")
     # All products read the previous states, under other names, since a gate may have any name.
     return [*lines, *(f"{g.name} = _gate_{g.name}" for g in cell.gates)]
 
@@ -184,6 +201,8 @@ def _text(node: Node, edges: bool) -> str:
         return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
     if node.op in (*BINARY, *RELATIONS, "&", "|"):
         return f"({texts[0]} {node.op} {texts[1]})"
+    if node.op == "gate":
+        return f"({node.name} + _times_{node.name}({texts[0]}))"
     if node.op == "repeat":
         return node.looped("torch_repeat", texts)
     return node.called(f"torch_{node.op}", texts)

@@ -26,10 +26,7 @@ F = TypeVar("F", bound=Callable[[], None])
 
 
 class Kept(Generic[E]):
-    """Entries by key; those used longest ago go where all together are beyond the limit.
-
-    An entry that another thread still uses lives until that thread is done with it.
-    """
+    """Entries by key; those used longest ago go where all together are beyond the limit."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, E] = OrderedDict()

@@ -16,10 +16,7 @@ from ..memory.constants import lasting_workspace
 
 
 class Multiply(Addressed):
-    """Product of two matrices, given by the addresses of the factors and of the result.
-
-    It has memory of its own, or that of all products of the stream, which run one after the other.
-    """
+    """Product of two matrices, by addresses, in memory of its own or of its stream's products."""
 
     __slots__ = ("_device", "_launch", "_own", "kind")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.tensors import SomeTensors, Stepped
+from ...call.requests import StepBackward
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device
 from .backward_layers import BackwardLayers
@@ -18,15 +16,10 @@ from .tensors import weights_by_gate
 from .tiled_layers import TiledLayers
 
 
-def backward_step(
-    call: Call,
-    tensors: Tensors,
-    stepped: Stepped,
-    gradients: SomeTensors,
-    needs: Sequence[bool],
-) -> list[Tensor | None]:
+def backward_step(call: Call, tensors: Tensors, backward: StepBackward) -> list[Tensor | None]:
     """Return the gradients of x, the caller's states and the flat weights of each layer."""
     x, states, weights = tensors.x, tensors.states, call.flat_weights(tensors.weights)
+    stepped, gradients, needs = backward
     if not x.shape[-2]:
         return Tensors(x, states, weights).zeros(needs)
     if call.heads > 1:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ...call.tensors import Stepped
@@ -85,6 +86,12 @@ class BackwardLayers(ABC):
             return self.from_x, self.x.shape[-1]
         offset = self.plane_of(layer - 1) * self.ready.dtype.itemsize
         return self.after[0] + offset, self.ready.heads * self.ready.dim
+
+    def sums_apart(self, own: Sequence[int], sums: Tensor) -> list[Tensor | None]:
+        """Return the gradients of what a layer has of bias, diagonal weights and params."""
+        d_b, d_params, d_R_diag = torch.split(sums, self.ready.counts.sums)
+        found = (d_b, d_R_diag, *d_params.unbind(0))
+        return [new if place else None for place, new in zip(own, found, strict=True)]
 
     def plane_of(self, layer: int) -> int:
         """Return the count of a state's numbers in the layers below."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from ..driver.gemm import Many
@@ -102,6 +101,4 @@ class ProductLayers(BackwardLayers):
             if len(counts.biases) < counts.inputs:
                 d_b = d_b[: len(counts.biases)]
             return [d_b, *[None] * (len(own) - 1)]
-        d_b, d_params, d_R_diag = torch.split(sums.sum(0).to(ready.dtype), counts.sums)
-        found = (d_b, d_R_diag, *d_params.unbind(0))
-        return [new if place else None for place, new in zip(own, found, strict=True)]
+        return self.sums_apart(own, sums.sum(0).to(ready.dtype))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from .backward_layers import BackwardLayers
@@ -61,12 +60,10 @@ class TiledLayers(BackwardLayers):
         """Return the gradients of bias, diagonal weights and params, where there are any."""
         if sums is None:
             return [None] * len(own)
-        biases, params, diagonal = self.ready.counts.sums
+        _, params, diagonal = self.ready.counts.sums
         if not params and not diagonal:
             return [sums if own[0] else None, *[None] * (len(own) - 1)]
-        d_b, d_params, d_R_diag = torch.split(sums, [biases, params, diagonal])
-        found = (d_b, d_R_diag, *d_params.unbind(0))
-        return [new if place else None for place, new in zip(own, found, strict=True)]
+        return self.sums_apart(own, sums)
 
 
 def _place(tensor: Tensor | None) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ....codegen.cuda.wavefront import items
 from ....codegen.cuda.wavefront.groups import storing_warps
 from ....codegen.cuda.wavefront.items import Counter, Item, items_of
-from ...call.layers import wavefront_error
+from ...call.layer_call import wavefront_error
 from ...program.ops import Op, Running
 from ...program.recorder import issue, recording
 from ..arguments import struct_around

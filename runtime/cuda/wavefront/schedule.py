@@ -30,8 +30,7 @@ from ....codegen.cuda.wavefront.groups import (
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
 from ....errors import NoCudaError
-from ...call.layer_call import LayerCall, Order
-from ...call.layers import wavefront_error
+from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
 from ..driver.described import is_described
 from ..driver.device import device_limits

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.layers import LayerWeights
+from ...call.forms import LayerWeights
 from ...call.ragged import Ragged
 from ...targets.by_torch import Moves
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.layers import LayerWeights
+from ...call.forms import LayerWeights
 from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples

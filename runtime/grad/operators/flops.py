@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from ...call.layers import weights_from
+from ...call.forms import weights_from
 from ...call.text import CallText, read_call
 from . import call as _call  # noqa: F401  (defines rnnc::call)
 

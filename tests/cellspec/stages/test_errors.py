@@ -22,6 +22,7 @@ from rnnc import (
     softmax,
     tanh,
     total,
+    where,
 )
 
 
@@ -124,6 +125,21 @@ def test_nothing_of_other_units_in_a_loop(step):
         return step(n, repeat(3, tanh, 2 * h))
 
     assert rnnc.cell(right).has_stages
+
+
+def test_a_value_of_a_reduction_may_enter_a_loop():
+    """Also one of a condition, which is else computed in each pass."""
+
+    def cell(g: Gate, h: State):
+        normed = layer_norm(where(g > h, g, h))
+        return repeat(3, lambda v: tanh(v + normed), h)
+
+    made = rnnc.cell(cell)
+    assert made.equations()[1:3] == (
+        "normed = layer_norm(where((g > h), g, h))",
+        "repeat 3 times, from t0 = h:",
+    )
+    assert rnnc.Cell.from_json(made.to_json()) == made
 
 
 def test_a_state_that_is_called():

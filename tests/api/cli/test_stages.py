@@ -1,0 +1,85 @@
+"""The command line with a cell whose step has stages, which no CUDA kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+TEXT = """
+from rnnc import Gate, State, cell, mean, sigmoid, tanh
+
+
+@cell
+def staged(r: Gate, n: Gate, h: State):
+    return tanh(n(sigmoid(r) * h)) - mean(h)
+"""
+EXCHANGES = "2 exchanges between units: products with h and mean(…), then n(…)"
+
+
+@pytest.fixture(autouse=True)
+def _file(folder: Path) -> None:
+    Path("staged.py").write_text(TEXT, encoding="utf-8")
+
+
+def test_show_has_the_exchanges(run: Callable[..., Result]) -> None:
+    lines = run("show", "staged.py:staged").stdout.splitlines()
+    assert "  n(y) = x_n + R_n y + b_n" in lines
+    assert f"  per step {EXCHANGES}" in lines
+
+
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("backward", "d_r = "),
+        ("latex", "n_t(y) &= W_{n} x_t + R_{n} y"),
+        ("cpp", "#define RNNC_STAGES"),
+        ("json", '"tanh(n(sigmoid(r)*h)) - mean(h)"'),
+    ],
+)
+def test_show_everything_that_needs_no_gpu(
+    run: Callable[..., Result], what: str, shown: str
+) -> None:
+    result = run("show", "staged.py:staged", "--what", what)
+    assert result.exit_code == 0
+    assert shown in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show", "staged.py:staged", "--what", "cuda"),
+        ("show", "staged.py:staged", "--what", "program"),
+        ("plan", "staged.py:staged"),
+        ("limits", "--cell", "staged.py:staged"),
+        ("build", "staged.py:staged", "--arch", "sm_90a"),
+    ],
+    ids=lambda words: " ".join(words[:4]),
+)
+def test_what_needs_a_plan_is_one_message(run: Callable[..., Result], command: tuple) -> None:
+    result = run(*command)
+    assert result.exit_code == 1
+    *_, found, wanted, write = result.stderr.strip().splitlines()
+    assert found.startswith("  found:  `")
+    assert wanted == "  wanted: gates that are not called, and no reductions, for CUDA kernels"
+    assert write.startswith('  write:  backend="auto" in the call')
+
+
+def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
+    result = run("check", "staged.py", "--seed", "1")
+    assert result.exit_code == 0, result.stdout
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert f"per step {EXCHANGES}" in lines
+    # r, n and the argument of n, beside the state
+    assert "kept per step and unit: 16 bytes in float32" in lines
+
+
+def test_report_shows_the_refusal_in_place_of_a_plan(run: Callable[..., Result]) -> None:
+    assert run("report", "staged.py:staged", "-o", "staged.html").exit_code == 0
+    page = Path("staged.html").read_text(encoding="utf-8")
+    assert "no reductions, for CUDA kernels" in page
+    assert "C++, both directions" in page
