@@ -91,7 +91,12 @@ def repeated(
             before.add(node)  # whatever its arguments are: no pass exchanges values of units
         elif own or any(a in inside for a in node.args):
             inside.add(node)
-    read = [a for node in ordered(roots, stop=before) if node in inside for a in node.args]
+    read = [
+        a
+        for node in ordered(roots, stop=dict.fromkeys(before))
+        if node in inside
+        for a in node.args
+    ]
     outer = dict.fromkeys(
         n for n in (*read, *roots) if n not in inside and not n.is_number and not n.is_condition
     )

@@ -49,8 +49,7 @@ class StagesByTorch:
             return {node: self._gate(node.name, self._selected(known[node.args[0]]))}
         values = [self._selected(known[a]) for a in reduced(node)]
         if is_together(node):
-            together = _normed(node, torch.cat(values, -1))
-            found = together.unflatten(-1, (len(values), -1)).unbind(-2)
+            found = _normed(node, torch.cat(values, -1)).chunk(len(values), -1)
             members = (make("member", place, (node,)) for place in range(len(found)))
             return dict(zip(members, found, strict=True))
         if node.name in _SINGLE:
