@@ -11,15 +11,15 @@ from ..tracing.trace import cell
 
 @cell
 def multiplicative_lstm(
-    i: Gate,
-    f: Gate,
-    z: Gate,
-    o: Gate,
     h: State,
     c: State,
     *,
     m_x: Gate = gate(recurrent=False, bias=False),
     m_h: Gate = gate(input=False, bias=False),
+    i: Gate,
+    f: Gate,
+    z: Gate,
+    o: Gate,
 ):
     """LSTM whose recurrent matrix the input chooses (Krause et al., 2016)."""
     m = m_x * m_h

@@ -11,13 +11,13 @@ from ..tracing.trace import cell
 
 @cell
 def nested_lstm(
+    h: State,
+    c: State,
+    inner: State,
     i: Gate,
     f: Gate,
     z: Gate,
     o: Gate,
-    h: State,
-    c: State,
-    inner: State,
     *,
     i_x: Gate = gate(input=False),
     f_x: Gate = gate(input=False),

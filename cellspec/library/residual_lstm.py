@@ -12,18 +12,18 @@ from ..tracing.trace import cell
 
 @cell
 def residual_lstm(
+    h: State,
+    c: State,
+    p_i: Param,
+    p_f: Param,
+    p_o: Param,
     i: Gate,
     f: Gate,
     z: Gate,
     o: Gate,
-    h: State,
-    c: State,
     *,
     m: Gate = gate(input=False, bias=False),
     x: Gate = gate(recurrent=False, bias=False),
-    p_i: Param,
-    p_f: Param,
-    p_o: Param,
 ):
     """LSTM with a shortcut from its input to its output (Kim et al., 2017)."""
     c = sigmoid(f + p_f * c) * c + sigmoid(i + p_i * c) * tanh(z)

@@ -10,12 +10,12 @@ from ..tracing.trace import cell
 
 @cell
 def wmc_lstm(
+    h: State,
+    c: State,
     i: Gate,
     f: Gate,
     z: Gate,
     o: Gate,
-    h: State,
-    c: State,
     *,
     i_c: Gate = gate(input=False, bias=False),
     f_c: Gate = gate(input=False, bias=False),

@@ -28,8 +28,8 @@ a state <span class="key state">h</span>, a learned parameter or a constant
 <span class="key param">p</span>, a function <span class="key function">tanh</span>, and a new
 state <span class="key new">h′</span>.
 
-The report of a cell that CUDA kernels run has its equations, its plan, the estimated time of
-a step, and which lines of the kernels each term became. The reports are for {SHAPE.heads} heads of
+The report of a cell that CUDA kernels run has its equations, its plan, the estimated time of a
+step, and which lines of the kernels each term became. The reports are for {SHAPE.heads} heads of
 {SHAPE.head_dim} units in bfloat16 on an {GPU}, and their times are estimates. `rnnc report` writes
 the same page for any cell, size and GPU.
 """

@@ -319,7 +319,7 @@ def dropout_lstm(g, s, p, k):
 
 
 # Params of norms.
-SHIFTS = "b_i b_f b_z b_o gain_c b_c"
+BIASES, NORM_OF_C = "b_i b_f b_z b_o", "gain_c b_c"
 GAINS_OF_LSTM = "gain_i_x gain_f_x gain_z_x gain_o_x gain_i_h gain_f_h gain_z_h gain_o_h"
 GAINS_OF_GRU = "gain_z_x gain_r_x gain_n_x gain_z_h gain_r_h gain_n_h"
 # gates with input, with bias; dense pairs, diagonal pairs; states; params; constants
@@ -394,9 +394,9 @@ STRUCTURE = {
     "gru_d": (4, 4, 3, 0, "h", "", ""),
     "gru_ode": (3, 3, 3, 0, "h", "", ""),
     "gru_reset_first": (3, 3, 3, 0, "h", "", ""),
-    "joint_norm_lstm": (4, 0, 4, 0, "h c", f"gain_i gain_f gain_z gain_o {SHIFTS}", ""),
+    "joint_norm_lstm": (4, 0, 4, 0, "h c", f"{BIASES} gain_i gain_f gain_z gain_o {NORM_OF_C}", ""),
     "layer_norm_gru": (3, 0, 3, 0, "h", f"{GAINS_OF_GRU} b_z b_r b_n b_m", ""),
-    "layer_norm_lstm": (4, 0, 4, 0, "h c", f"{GAINS_OF_LSTM} {SHIFTS}", ""),
+    "layer_norm_lstm": (4, 0, 4, 0, "h c", f"{GAINS_OF_LSTM} {BIASES} {NORM_OF_C}", ""),
     "layer_norm_rnn": (1, 0, 1, 0, "h", "gain shift", ""),
     "layer_norm_slstm": (4, 4, 4, 0, "y h c n m", "gain", ""),
     "lem": (4, 4, 4, 0, "y z", "", "dt"),
