@@ -46,6 +46,19 @@ class Pointwise:
         """The program of a direction."""
         return self.forward if direction == "forward" else self.backward
 
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The inputs of which a call draws a number for each step, row and unit."""
+        return tuple(name for name, draw in self.cell.drawn.items() if draw.per == "step")
+
+    @property
+    def kept_numbers(self) -> int:
+        """The numbers per step, row and unit that a call keeps for the backward.
+
+        They are saved values, states, and what the call drew.
+        """
+        return len(self.saved) + len(self.cell.states) + len(self.drawn)
+
     @cached_property
     def linear(self) -> bool:
         """Whether the backward is linear in the cotangents of the new states.

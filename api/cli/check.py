@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..cellspec.noise.mean import notes_on_draws
-from ..codegen.shape import counted
+from ..codegen.shape import ELEMENT_BYTES, counted
 from ..define import Cell
 from ..errors import RnncError
 from ..load import BrokenCell
@@ -106,6 +106,11 @@ def _print_inspection(found: Inspection) -> None:
         f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
         + (f"; drawn {' '.join(drawn)}" if drawn else "")
+    )
+    one, drawn_each_step = ELEMENT_BYTES["float32"], pointwise.drawn
+    console.print(
+        f"  kept until then: {one * pointwise.kept_numbers} bytes per step and unit in float32"
+        + (f", {one * len(drawn_each_step)} of them drawn" if drawn_each_step else "")
     )
     console.print(f"  recurrence: {pointwise.cell.recurrence}")
     console.print(f"  finite differences: {found.finite_differences or 'agree'}")

@@ -96,7 +96,6 @@ class Card:
             shape: sizes and dtype.
         """
         pointwise = derive(cell)
-        drawn = tuple(name for name, draw in cell.drawn.items() if draw.per == "step")
         others = [(shape.heads, shape.head_dim), (1, 256), (1, 1024)]
         return cls(
             name=cell.name,
@@ -106,8 +105,8 @@ class Card:
             notes=tuple(_notes(cell)),
             kept=pointwise.saved,
             reads=pointwise.reads,
-            drawn=drawn,
-            kept_bytes=(len(pointwise.saved) + len(cell.states) + len(drawn)) * shape.element_bytes,
+            drawn=pointwise.drawn,
+            kept_bytes=pointwise.kept_numbers * shape.element_bytes,
             sizes=tuple(_size(cell, *size) for size in dict.fromkeys(others)),
             work=_work(cell, shape),
         )

@@ -59,8 +59,9 @@ def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
         return cell
     mean = cell.mean()
     names = [given.name for given in mean.inputs]
-    others = isinstance(inputs, Mapping) and any(name not in names for name in inputs)
-    return cell if others else mean
+    if inputs is None or (isinstance(inputs, Mapping) and all(name in names for name in inputs)):
+        return mean
+    return cell
 
 
 def passed(name: str, inputs: Any) -> bool:

@@ -60,6 +60,8 @@ def check_ranks_draw_apart(mesh):
         again, _ = states_of(own, x, mesh, style)
         assert torch.equal(again, xi)
         assert not torch.equal(states_of(own, x, mesh, style)[0], xi)
+        own(x)[0].sum().backward()
+        assert all(weight.grad is not None for weight in own.parameters())
         assert torch.equal(mask, mask[:1].expand_as(mask))
         _, masked = states_of(own, x, mesh, style, reset=reset)
         assert torch.equal(masked[:5], masked[:1].expand_as(masked[:5]))
@@ -83,6 +85,11 @@ def check_ranks_run_means_and_what_is_passed(mesh):
             given = {"keep": own_steps(inputs["keep"], mesh, 1)}
         means = {"sample": False}
         for more, whole in ((means, means), ({"inputs": given}, {"inputs": inputs})):
+            mine, x = (t.detach().requires_grad_() for t in (mine, x))
             y, wanted = own(mine, **more)[0], rnn(x, **whole)[0]
+            y.square().sum().backward()
+            wanted.square().sum().backward()
+            d_x = x.grad if style is HeadwiseParallel else own_steps(x.grad, mesh)
+            assert_alike({"d x": mine.grad}, {"d x": d_x})
             y = y if style is HeadwiseParallel else joined(y, mesh, 0)
             assert_alike({"y": y.detach()}, {"y": wanted.detach()})

@@ -12,6 +12,7 @@ from rnnc import Constant, Gate, Input, State, bernoulli, constant, normal, sigm
 from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.grad.layers import sweep
 from rnnc.runtime.module import given as given_module
+from rnnc.runtime.run.draws import check_drawing
 from rnnc.runtime.scan import packed as packed_module
 from rnnc.runtime.scan import sampled as sampled_module
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
@@ -177,6 +178,16 @@ def test_a_scan_and_its_reference_draw_the_same(reverse, draws):
         found.append({"h": h, **inputs})
     assert_same(*found)
     assert found[0]["keep"].shape == (B, T, 1, HIDDEN)
+
+
+def test_a_module_and_its_reference_draw_the_same():
+    found = []
+    for backend in ("cpu", "reference"):
+        rnn = module(num_layers=2, bidirectional=True, backend=backend)
+        torch.manual_seed(5)
+        y = rnn(input_of(T, B), lengths=LENGTHS)[0]
+        found.append({"y": y, **gradients(rnn, y, {})})
+    assert_same(*found)
 
 
 def test_what_is_drawn_once_per_sequence_is_drawn_anew_at_each_reset(draws):
@@ -382,11 +393,16 @@ def test_refusals():
             ({"generator": 3}, "generator", "torch.Generator('cpu')"),
             ({"inputs": {"k": x}, "sample": False}, "inputs", "inputs={'keep': …"),
             ({"inputs": {"k": x}}, "inputs", "inputs={"),
+            ({"inputs": [x], "sample": False}, "inputs", "inputs={'keep': …"),
         ],
     ):
         with pytest.raises(rnnc.TensorError) as caught:
             call(**more)
         assert caught.value.argument == name
         assert caught.value.write.startswith(write)
+    with pytest.raises(
+        rnnc.TensorError, match="one on cpu\n  wanted: one on cuda:1, as the tensors"
+    ):
+        check_drawing(True, torch.Generator(), torch.device("cuda:1"))
     with pytest.raises(rnnc.TensorError, match="'mask', which is drawn once per sequence"):
         rnn.step(x[0])

@@ -59,6 +59,7 @@ def test_check_says_what_is_drawn(run: Callable[..., Result]) -> None:
     result = run("check", "noisy.py")
     assert result.exit_code == 0, result.output
     assert "states h; drawn keep xi\n" in result.stdout
+    assert "until then: 12 bytes per step and unit in float32, 4 of them drawn\n" in result.stdout
     assert "  the mean of tanh(g + xi) is not its value at the mean of xi\n" in result.stdout
 
 
