@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
+from ...cellspec.cell import CellSpec
+from ..call.masks import Masks, strides_of_reset_value
 from ..call.tensors import strides_of_unweighted
 from ..program.ops import Addressed, Name, Running
 from ..program.recorder import issue, refuse_recording
 
 if TYPE_CHECKING:
     from ..program.recorder import Recorder
-
-
-from ...cellspec.cell import CellSpec
-from ..call.masks import Masks, strides_of_reset_value
 
 _DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 

@@ -7,21 +7,14 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
-
-if TYPE_CHECKING:
-    from .base import OnKernels
-
-
-from typing import TYPE_CHECKING
-
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import TensorError
 from ..call.marks import outside_of_graphs
 from .serve import why_no_kernels
 
 if TYPE_CHECKING:
+    from .base import OnKernels
     from .sequences import Sequences
 
 

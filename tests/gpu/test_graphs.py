@@ -287,7 +287,7 @@ def test_a_first_call_of_all_may_be_captured(
     wanted = results(cell, inputs, seeds, variant=variant)
     torch.cuda.synchronize()
     forget_kernels()
-    cublas._blas_of.cache_clear()
+    cublas._made.clear()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = results(cell, inputs, seeds, variant=variant)

@@ -9,6 +9,8 @@ from rnnc.runtime.cuda.nvrtc import compile_cuda
 ALTERNATING_REGISTERS = 128
 # In which a loop keeps its passes, per thread, in float32; and a few bytes across its passes.
 LOOP_BYTES = 2048
+# In which CUDA's sine and cosine reduce large arguments.
+SINE_BYTES = 40
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +27,8 @@ def compiles_as_planned():
             assert set(reports) == set(plan.kernel_names)
             for kernel, report in reports.items():
                 allowed = getattr(plan, "registers", ALTERNATING_REGISTERS)
-                stack = LOOP_BYTES if "int pass1 = 0" in unit.code else 0
+                stack = SINE_BYTES if "cos(" in unit.code else 0
+                stack = LOOP_BYTES if "int pass1 = 0" in unit.code else stack
                 assert report.spills == 0, (kernel, report, str(plan))
                 assert report.stack <= stack, (kernel, report, str(plan))
                 assert report.registers <= allowed, (kernel, report, str(plan))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from functools import cache
 
 import torch
 
@@ -57,17 +56,15 @@ class Blas:
 
 
 _making = threading.Lock()
+_made: dict[int, Blas] = {}
 
 
 def blas_of(device: int) -> Blas:
-    """Return the handle of the current device, given by its number; made once."""
+    """Return the handle of the current device, whose number is given; made once."""
     with _making:
-        return _blas_of(device)
-
-
-@cache
-def _blas_of(device: int) -> Blas:
-    return Blas(_typed(cuda_library("cublas")))
+        if device not in _made:
+            _made[device] = Blas(_typed(cuda_library("cublas")))
+        return _made[device]
 
 
 def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:

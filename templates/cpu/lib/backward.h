@@ -10,7 +10,7 @@ namespace rnnc {
 
 class BackwardTask {
  public:
-  RNNC_ONCE BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
+  BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(a.sizes.batch * row_stride_),
         head_(task.first_row * row_stride_ + task.head * a.sizes.dim),
@@ -27,7 +27,7 @@ class BackwardTask {
   }
 
   // The gradients of the gates of a step, and what passes to the states before it but for matrices.
-  RNNC_ONCE void run_pointwise(int64_t step) {
+  void run_pointwise(int64_t step) {
     const int64_t units = task_.units, start = time_.at(step) * step_stride_;
     const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
@@ -48,7 +48,7 @@ class BackwardTask {
   }
 
   // What passes to the states before the step through matrices, from the gates of all units.
-  RNNC_ONCE void run_products(int64_t step) {
+  void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
     const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGradients;
     for (int i = 0; i < kStatePairs && packed_ != nullptr; ++i) {
@@ -61,7 +61,7 @@ class BackwardTask {
   }
 
   // Copy the gradients of the initial states, and the sums.
-  RNNC_ONCE void finish() {
+  void finish() {
     for (int s = 0; s < kStates; ++s) {
       for (int64_t row = 0; row < task_.rows; ++row) {
         copy_row(d_state(s, row), a_.d_initial[s] + origin_ + row * row_stride_, task_.units);

@@ -27,7 +27,7 @@ struct Packed {
 class ForwardTask {
  public:
   // packed: null where packing the matrices would cost more than it saves.
-  RNNC_ONCE ForwardTask(const ForwardArguments& a, const Task& task, const Packed& packed)
+  ForwardTask(const ForwardArguments& a, const Task& task, const Packed& packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         small_(small(a, task)), block_rows_(rows_at_once(a, task)), block_steps_(steps_at_once(a, task)),
         bias_(kGates * width_), diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
@@ -41,14 +41,14 @@ class ForwardTask {
     load_units(a.params, kParams, task, a.sizes, params_, width_);
   }
 
-  RNNC_ONCE void run(int64_t step) {
+  void run(int64_t step) {
     for (int64_t row = 0; row < task_.rows; row += block_rows_) {
       run_rows(step, task_.first_row + row, smaller(block_rows_, task_.rows - row));
     }
   }
 
   // Copy the states after the last step.
-  RNNC_ONCE void finish() {
+  void finish() {
     const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
     for (int s = 0; s < kStates; ++s) {
       if (a_.last[s] == nullptr) continue;
@@ -255,6 +255,14 @@ class ForwardTask {
 #endif
 };
 
+// All steps of a task that waits for no other.
+template <class Runner, class Arguments>
+RNNC_ONCE static void run_alone(const Arguments& a, int64_t index, const Packed& packed) {
+  Runner task(a, task_of(a.sizes, index), packed);
+  for (int64_t step = 0; step < a.sizes.steps; ++step) task.run(step);
+  task.finish();
+}
+
 template <class Runner, class Arguments>
 RNNC_ONCE static void run_forward(const Arguments& a) {
   const Sizes& size = a.sizes;
@@ -269,11 +277,7 @@ RNNC_ONCE static void run_forward(const Arguments& a) {
   const bool multiplies = a.product == nullptr || a.W != nullptr;
   if (of_R + of_W == 0 && size.steps == 1 && !worth_threads(size, multiplies)) {
     // Even a region of one thread takes time. There is nothing to pack.
-    for (int64_t i = 0; i < count; ++i) {
-      Runner task(a, task_of(size, i), packed);
-      task.run(0);
-      task.finish();
-    }
+    for (int64_t i = 0; i < count; ++i) run_alone<Runner>(a, i, packed);
     return;
   }
   StepBarrier barrier;
@@ -292,11 +296,7 @@ RNNC_ONCE static void run_forward(const Arguments& a) {
     }
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)
-      for (int64_t i = 0; i < count; ++i) {
-        Runner task(a, task_of(size, i), packed);
-        for (int64_t step = 0; step < size.steps; ++step) task.run(step);
-        task.finish();
-      }
+      for (int64_t i = 0; i < count; ++i) run_alone<Runner>(a, i, packed);
     } else {
       OwnTasks<Runner> own(a, packed);
       for (int64_t step = 0; step < size.steps; ++step) {

@@ -8,11 +8,11 @@ namespace rnnc {
 
 class MaskedBackwardTask : public BackwardTask {
  public:
-  RNNC_ONCE MaskedBackwardTask(const MaskedBackwardArguments& a, const Task& task, const real* packed)
+  MaskedBackwardTask(const MaskedBackwardArguments& a, const Task& task, const real* packed)
       : BackwardTask(a, task, packed), masks_(a.masks, a.sizes, time_, task.head),
         d_reset_(a.masks.d_reset) {}
 
-  RNNC_ONCE void run_pointwise(int64_t step) {
+  void run_pointwise(int64_t step) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
     const int64_t start = time_.at(step) * step_stride_;
     std::memset(step_sums_, 0, (size_t)(kSums * width_) * sizeof(real));
@@ -41,7 +41,7 @@ class MaskedBackwardTask : public BackwardTask {
 
   // What passes to the states before the step through matrices; where they were reset, it goes to
   // the reset values.
-  RNNC_ONCE void run_products(int64_t step) {
+  void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
     int64_t row = 0;
     while (row < task_.rows) {

@@ -8,12 +8,12 @@ namespace rnnc {
 
 class MaskedForwardTask : public ForwardTask {
  public:
-  RNNC_ONCE MaskedForwardTask(const MaskedForwardArguments& a, const Task& task, const Packed& packed)
+  MaskedForwardTask(const MaskedForwardArguments& a, const Task& task, const Packed& packed)
       : ForwardTask(a, task, packed), masks_(a.masks, a.sizes, time_, task.head),
         running_(task.rows, false), sources_(kStates * block_rows_ * a.sizes.dim) {}
 
   // The rows that run the step are computed in blocks, whichever rows lie between them.
-  RNNC_ONCE void run(int64_t step) {
+  void run(int64_t step) {
     int64_t count = 0;
     for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {
       if (masks_.at(step, row) == kHold) {
@@ -33,7 +33,7 @@ class MaskedForwardTask : public ForwardTask {
   }
 
   // Copy the states after the last step that each row runs.
-  RNNC_ONCE void finish() {
+  void finish() {
     const Sizes& size = a_.sizes;
     for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {
       int64_t steps = size.steps;

@@ -43,7 +43,10 @@ def test_every_kernel_compiles_without_spills(name):
             reports = compile_cuda(kernel_source(cell, plan), arch).reports
             assert set(reports) == set(plan.kernel_names)
             for report in reports.values():
-                assert (report.spills, report.stack) == (0, 0), (name, str(plan), report)
+                # CUDA's sine and cosine reduce large arguments in local memory.
+                stack = 40 if name in ("lru", "s5") else 0
+                assert report.spills == 0, (name, str(plan), report)
+                assert report.stack <= stack, (name, str(plan), report)
 
 
 def plans_of(cell, arch, dtype):
