@@ -75,7 +75,7 @@ def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
     lines = [line.strip() for line in result.stdout.splitlines()]
     assert f"per step {EXCHANGES}" in lines
     # r, n and the argument of n, beside the state
-    assert "kept per step and unit: 16 bytes in float32" in lines
+    assert "kept until then: 16 bytes per step and unit in float32" in lines
 
 
 def test_report_shows_the_refusal_in_place_of_a_plan(run: Callable[..., Result]) -> None:
