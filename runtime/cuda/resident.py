@@ -53,7 +53,7 @@ def launches(plan: TiledPlan, heads: int, tiles: int) -> Iterator[Launch]:
         >>> from rnnc.codegen.cuda.limits import limits_of
         >>> from rnnc.codegen.cuda.planner import plan_for
         >>> from rnnc.codegen.shape import Shape
-        >>> from rnnc.runtime.cuda.resident.parts import launches
+        >>> from rnnc.runtime.cuda.resident import launches
         >>> plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"), "block")
         >>> [(part.grid, part.first_tile) for part in launches(plan.forward, 3, 65_537)]
         [((3, 65535, 1), 0), ((3, 2, 1), 65535)]

@@ -197,6 +197,7 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
         "cpu/backward_blocks.jinja",
         "cpu/forward_blocks.jinja",
         "cpu/kernel.cpp.jinja",
+        "cpu/stages.jinja",
         "cuda/alternating.cu.jinja",
         "cuda/block.cu.jinja",
         "cuda/cell.cuh.jinja",

@@ -115,7 +115,9 @@ def test_operands_in_short_dtypes_are_apart_from_jumps():
     chosen = []
     for case in cases:
         operations = {n.op for _, value in case.cell.body for n in value.walk()}
-        if case.dtype in ("bfloat16", "float16") and operations & {*JUMPING} and case.batch:
+        # The units of `largest` may be equal after rounding, whatever stands beside it.
+        jumps = operations & {*JUMPING} and "largest" not in operations
+        if case.dtype in ("bfloat16", "float16") and jumps and case.batch:
             chosen.append(case)
     discarded = 0
     for case in chosen[:60]:

@@ -15,6 +15,7 @@ from rnnc.codegen.cuda.step.search import fused_rows, step_kernels
 from rnnc.codegen.cuda.step.tile import best_tile
 from rnnc.codegen.request import PlanRequest
 from rnnc.codegen.shape import DIRECTIONS, Shape
+from rnnc.runtime.call.facts import facts_of
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 from ...one_stage import ONE_STAGE
@@ -43,8 +44,10 @@ def test_every_kernel_compiles_without_spills(name):
             reports = compile_cuda(kernel_source(cell, plan), arch).reports
             assert set(reports) == set(plan.kernel_names)
             for report in reports.values():
-                # CUDA's sine and cosine reduce large arguments in local memory.
-                stack = 40 if name in ("lru", "s5") else 0
+                # CUDA's sine and cosine reduce large arguments in local memory, and a loop of the
+                # backward keeps what it carries there.
+                size = 8 if dtype == "float64" else 4
+                stack = size * facts_of(cell).kept + (40 if name in ("lru", "s5") else 0)
                 assert report.spills == 0, (name, str(plan), report)
                 assert report.stack <= stack, (name, str(plan), report)
 
