@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from .check import check_cell
-from .declare import Constant, Gate, Input, Param, State
+from .declare import Constant, Declaration, Gate, Input, Param, State
 from .errors import CellError
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
@@ -107,6 +107,11 @@ class CellSpec(BaseModel):
 
     # Derived facts. They keep the signature's order, which defines the layout of every weight.
 
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """All that the signature declares, one kind after the other."""
+        return (*self.gates, *self.states, *self.inputs, *self.params, *self.constants)
+
     @cached_property
     def input_gates(self) -> tuple[str, ...]:
         """The gates with an input, in the order of the last axis of `wx`."""
@@ -187,8 +192,7 @@ class CellSpec(BaseModel):
     @cached_property
     def variable_names(self) -> dict[Node, str]:
         """The names of values, without those that something declared has, or its weights."""
-        named = (*self.gates, *self.states, *self.inputs, *self.params, *self.constants)
-        taken = {d.name for d in named}
+        taken = {d.name for d in self.declarations}
         taken |= {f"{letter}_{gate.name}" for gate in self.gates for letter in "xRub"}
         return {n: name for n, name in self.variables if is_usable(name) and name not in taken}
 

@@ -54,10 +54,9 @@ def _check_docstring(doc: str) -> None:
 
 def _check_names(cell: CellSpec) -> None:
     check_name(cell.name, "cell")
-    declared = [*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants]
-    for declaration in declared:
+    for declaration in cell.declarations:
         check_name(declaration.name, type(declaration).__name__.lower())
-    for name, count in Counter(d.name for d in declared).items():
+    for name, count in Counter(d.name for d in cell.declarations).items():
         if count > 1:
             raise CellError(
                 f"the name `{name}` declared {count} times", "one name for one thing", "other names"
@@ -138,8 +137,7 @@ def _check_draws(cell: CellSpec) -> None:
 
 
 def _check_updates(cell: CellSpec) -> None:
-    every = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
-    declared = {d.name for d in every}
+    declared = {d.name for d in cell.declarations}
     for state, update in zip(cell.states, cell.updates, strict=True):
         for leaf in update.free_symbols:
             if leaf.tag is not None:

@@ -14,12 +14,8 @@ from .tracing.place import place_of_caller
 if TYPE_CHECKING:
     # In a cell's body a declared name is a number, so type checkers must see operators.
     from .tracing.tracer import Arithmetic as _Number
-
-    class _Weighted(_Number):
-        def __call__(self, y: _Number) -> Any:
-            """Multiply a value by the gate's weights."""
 else:
-    _Number = _Weighted = object
+    _Number = object
 
 
 class _Declaration(BaseModel):
@@ -28,7 +24,7 @@ class _Declaration(BaseModel):
     name: str
 
 
-class Gate(_Declaration, _Weighted):
+class Gate(_Declaration, _Number):
     """A pre-activation g = x_g + R_g s + b_g of each unit.
 
     Attributes:

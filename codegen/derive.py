@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression.graph import rewritten
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
-from .gradient_only import known_values
 from .linearity import linear
 from .live import live_values
-from .origins import joined, of_terms, rewritten_origins
+from .origins import joined
 from .program import AnyStatement, Program, Statement
-from .schedule import schedule
 from .shape import DIRECTIONS, Direction
 from .stages.derive import derive_stages
 from .stages.programs import Stages, whole
@@ -127,77 +124,29 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         "constants": cell.constants,
     }
     by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
-    derivation = _derive_stages if cell.has_stages else _derive
-    found = derivation(cell.model_copy(update=by_name), activations)
+    found = _derive(cell.model_copy(update=by_name), activations)
     gates = [g.name for g in cell.gates]
     values = [value for g in gates for value in (g, *(f"{name}_{g}" for name in TABLE))]
     values += [name for name in found.saved if name not in values]
     return replace(found, cell=cell, saved=tuple(sorted(found.saved, key=values.index)))
 
 
-def _derive_stages(cell: CellSpec, activations: bool) -> Pointwise:
-    found = derive_stages(cell, _activations if activations else lambda *_: {})
-    forward, backward = whole(found.stages.forward), whole(found.stages.backward)
-    return Pointwise(cell, forward, backward, found.saved, found.reads, found.stages)
-
-
 def _derive(cell: CellSpec, activations: bool) -> Pointwise:
-    # Not at the top: sympy takes half a second to import, and kernels in the cache folder need no
-    # derivation.
-    from .reverse_mode import reverse_mode
-
-    updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
-    news = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
-    names = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
-    unasked = {i.name for i in cell.inputs if not i.has_gradient}
-    wanted = [name for name in names if name not in unasked]
-    known = known_values(cell.updates, news)
-    # Of all, so that it changes no rounding of the others which of them are wanted.
-    back = reverse_mode(updates, names, known)
-    gradients = [back.gradients[name] for name in wanted]
-    kept = _activations(cell, gradients) if activations else {}
-    constants = [c.name for c in cell.constants]
-    parts = list(back.sums)
-    backward = schedule(
-        dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
-        constants=constants,
-        taken=[*names, *updates, *(s.name for s in kept.values())],
-        wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
-        variables=_names_of(rewritten(rewritten(cell.variable_names, known), kept), cell),
-        origins=rewritten_origins(back.origins, kept),
-    )
-    backward = _with_gradients(backward, wanted)
-    named = {s.name: value for value, s in kept.items()}
-    alone = known_values(cell.updates)
-    forward = schedule(
-        {**dict(zip(updates, rewritten(cell.updates, alone), strict=True)), **named},
-        constants=constants,
-        taken=names,
-        variables=_names_of(rewritten(cell.variable_names, alone), cell),
-        first=kept,
-        origins=rewritten_origins(of_terms(cell.updates), alone),
-    )
-    needed = {s.name for s in backward.inputs}
-    values = {value.args[0].name: s.name for value, s in kept.items()}
-    saved = [values.get(g.name, g.name) for g in cell.gates]
-    reads = [*(s.name for s in cell.states), *updates]
+    found = derive_stages(cell, _activations if activations else lambda *_: {})
     return Pointwise(
         cell=cell,
-        forward=forward,
-        backward=backward,
-        saved=tuple(s for s in saved if s in needed),
-        reads=tuple(r for r in reads if r in needed),
+        forward=whole(found.stages.forward),
+        backward=_with_gradients(whole(found.stages.backward), cell),
+        saved=found.saved,
+        reads=found.reads,
+        stages=found.stages if cell.has_stages else None,
     )
 
 
-def _names_of(values: list[Node], cell: CellSpec) -> dict[Node, str]:
-    """The names of the cell's variables, as a program writes their values."""
-    return dict(zip(values, cell.variable_names.values(), strict=True))
-
-
-def _with_gradients(program: Program, wanted: list[str]) -> Program:
+def _with_gradients(program: Program, cell: CellSpec) -> Program:
     """The program whose statement of `d_f` also came from the symbol f."""
-    names = {f"d_{name}": symbol(name) for name in wanted}
+    declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params)
+    names = {f"d_{each.name}": symbol(each.name) for each in declared}
 
     def with_own(statement: AnyStatement) -> AnyStatement:
         own = names.get(statement.target.name) if isinstance(statement, Statement) else None
@@ -214,9 +163,8 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
 
     Saving sigmoid(f) takes as much memory as saving f, and the backward need not compute it.
     """
-    declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
     # A state may have a function's name, and a gate may be called `next`.
-    names = {d.name for d in declared} | {f"{s.name}_next" for s in cell.states}
+    names = {d.name for d in cell.declarations} | {f"{s.name}_next" for s in cell.states}
     gates = {symbol(g.name): g.name for g in cell.gates}
     users: dict[str, set[Node]] = {}
     for node in ordered(gradients):

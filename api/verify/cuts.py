@@ -152,7 +152,7 @@ def _sum_of_unused(symbols: list[Node], updates: list[Node]) -> Node | None:
 
 def _new_names(cell: CellSpec, word: str, how_many: int) -> list[str]:
     """Names that the cell does not have, of a word and a number."""
-    declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
+    declared = cell.declarations
     taken = {d.name for d in declared}
     return list(islice((n for i in count() if (n := f"{word}{i}") not in taken), how_many))
 

@@ -13,19 +13,17 @@ from .body import Body
 from .node import Node, make, ordered
 
 
+def with_args(node: Node, args: tuple[Node, ...]) -> Node:
+    """The operation of a node on other arguments."""
+    return node if args == node.args else make(node.op, node.value, args, node.tag)
+
+
 def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
     """The roots with each known node replaced, also if it is a root."""
     roots = list(roots)
     new: dict[Node, Node] = {}
     for node in ordered(roots, stop=known):
-        args = node.args
-        if node in known:
-            new[node] = known[node]
-        elif args:
-            now = tuple(new[a] for a in args)
-            new[node] = node if now == args else make(node.op, node.value, now, node.tag)
-        else:
-            new[node] = node
+        new[node] = known.get(node) or with_args(node, tuple(new[a] for a in node.args))
     return [new[root] for root in roots]
 
 

@@ -91,12 +91,7 @@ def repeated(
             before[node] = None  # whatever its arguments are: no pass exchanges values of units
         elif own or any(a in inside for a in node.args):
             inside.add(node)
-    read = [
-        a
-        for node in ordered(roots, stop=dict.fromkeys(before))
-        if node in inside
-        for a in node.args
-    ]
+    read = [a for node in ordered(roots, stop=before) if node in inside for a in node.args]
     outer = dict.fromkeys(
         n for n in (*read, *roots) if n not in inside and not n.is_number and not n.is_condition
     )

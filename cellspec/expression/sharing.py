@@ -2,10 +2,9 @@
 
 Most expressions are written out. If the text would be too long, because values are shared, or too
 deep for parsers, then shared and deep values become statements with names. Values that are normed
-together always do. A text that is read back
-as the same cell also names each call with a tag that would be written twice, because reading it
-twice would make two nodes. A loop is a statement of its own. Its results have names, and so do the
-values that it starts from and those that its body reads.
+together always do. A text that is read back as the same cell also names each call with a tag that
+would be written twice, because reading it twice would make two nodes. A loop is a statement of its
+own. Its results have names, and so do the values that it starts from and those that its body reads.
 """
 
 from __future__ import annotations

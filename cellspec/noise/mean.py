@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..declare import Constant
 from ..expression.body import Body
+from ..expression.graph import with_args
 from ..expression.loops import carried, unchanged
-from ..expression.node import Node, make, ordered, symbol
+from ..expression.node import Node, ordered, symbol
 from ..expression.sharing import LONGEST_LINE
 from ..functions.nodes import is_identity, value_args
 
@@ -48,7 +49,7 @@ def _without_zeros(updates: tuple[Node, ...], zeros: set[Node]) -> tuple[Node, .
         elif node.op == "+" and args[0] in zeros:
             new[node] = args[1]
         else:
-            new[node] = node if args == node.args else make(node.op, node.value, args, node.tag)
+            new[node] = with_args(node, args)
     found = tuple(new[update] for update in updates)
     return found if len(set(found)) == len(found) else updates
 

@@ -112,7 +112,7 @@ def _check_names(
         wanted = f"names of {what}s: {', '.join(names)}"
         write = write.replace("'h'", repr(names[0]))
         raise CellError(f"{word} of {found}", wanted, write, cell.name)
-    declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
+    declared = cell.declarations
     for name in given:
         if f"{word}_{name}" in [d.name for d in declared]:
             raise CellError(

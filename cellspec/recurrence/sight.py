@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..expression.node import Node, make, ordered, symbol
+from ..expression.graph import with_args
+from ..expression.node import Node, ordered, symbol
 from ..functions.nodes import value_args
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def unit_updates(cell: CellSpec) -> tuple[Node, ...]:
         if node.op == "gate" and node.name in diagonal:
             new[node] = symbol(node.name) + symbol(f"u_{node.name}") * args[0]
         else:
-            new[node] = node if args == node.args else make(node.op, node.value, args, node.tag)
+            new[node] = with_args(node, args)
     return tuple(new[update] for update in cell.updates)
 
 

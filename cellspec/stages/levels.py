@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..expression.node import Node, ordered
@@ -23,15 +22,13 @@ class Levels:
     to the first.
 
     Attributes:
-        of: the level of each node of the updates.
         exchanges: the called gates and reductions of each exchange; the first also has the products
             with states.
     """
 
-    of: dict[Node, int]
     exchanges: tuple[tuple[Node, ...], ...]
 
-    @cached_property
+    @property
     def further(self) -> int:
         """How many exchanges there are after the first."""
         return max(0, len(self.exchanges) - 1)
@@ -51,10 +48,10 @@ def levels_of(cell: CellSpec) -> Levels:
         if node.is_symbol:
             below = int(node.name in weighted)
         elif node.op == "units" or (node.op == "gate" and node.name in weighted):
-            below = max(below, 0) + 1
+            below += 1
             found.setdefault(below, []).append(node)
         level[node] = below
-    return Levels(level, tuple(tuple(found[n]) for n in sorted(found)))
+    return Levels(tuple(tuple(found[n]) for n in sorted(found)))
 
 
 def called_gates(updates: Iterable[Node]) -> tuple[str, ...]:

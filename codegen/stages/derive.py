@@ -1,4 +1,4 @@
-"""The programs of a cell whose step has stages, forward and backward."""
+"""The programs of a cell, forward and backward, each of one stage or more."""
 
 from __future__ import annotations
 
@@ -71,9 +71,12 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
     known = known_values(results.values(), news)
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]
     numbers = [name for each in statistics for name in each.differentiable]
+    # Of all, so that it changes no rounding of the others which of them are asked for.
     back = reverse_mode(results, [*wanted, *numbers], known)
     cotangents = cotangents_of_arguments(low, known)
-    gradients = rewritten(back.gradients.values(), cotangents)
+    unasked = {given.name for given in cell.inputs if not given.has_gradient}
+    asked = {name: value for name, value in back.gradients.items() if name not in unasked}
+    gradients = rewritten(asked.values(), cotangents)
     kept = activations_of(cell, gradients)
 
     def replaced(nodes: list[Node]) -> list[Node]:
@@ -85,9 +88,7 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
         variables=dict(zip(replaced(rewritten(names, known)), names.values(), strict=True)),
         origins=rewritten_origins(rewritten_origins(back.origins, cotangents), kept),
     )
-    pairs = zip(back.gradients, rewritten(gradients, kept), strict=True)
-    unasked = {given.name for given in cell.inputs if not given.has_gradient}
-    final = {name: gradient for name, gradient in pairs if name not in unasked}
+    final = dict(zip(asked, rewritten(gradients, kept), strict=True))
     backward = _backward(cell, low, final, numbers, wishes)
     forward = _forward(cell, low, updates, kept)
     needed = {symbol.name for program in backward.programs for symbol in program.inputs}

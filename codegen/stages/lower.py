@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...cellspec.cell import CellSpec
-from ...cellspec.expression.node import Node, call, make, number, ordered, symbol
+from ...cellspec.expression.graph import with_args
+from ...cellspec.expression.node import Node, call, number, ordered, symbol
 from ...cellspec.stages.nodes import eps_of, reduced
 from .exchange import Exchanged, Product, Statistic
 
@@ -50,9 +51,7 @@ class _Lowering:
     exchanged: list[Exchanged] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        cell = self.cell
-        declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
-        self._taken = {d.name for d in declared}
+        self._taken = {d.name for d in self.cell.declarations}
         self._members: dict[Node, list[Node]] = {}
 
     def add(self, node: Node) -> None:
@@ -71,8 +70,7 @@ class _Lowering:
             assert isinstance(node.value, int)
             self.new[node] = self._members[node.args[0]][node.value]
         else:
-            same = args == node.args
-            self.new[node] = node if same else make(node.op, node.value, args, node.tag)
+            self.new[node] = with_args(node, args)
 
     def _reduced(self, node: Node, values: list[Node]) -> list[Node]:
         """What a reduction gives for each of its values, by symbols of statistics."""

@@ -45,7 +45,7 @@ class Stages:
 
 
 def whole(programs: Sequence[Program]) -> Program:
-    """All stages as one program, for people: what units exchange are inputs of it.
+    """All stages as one program: what units exchange are inputs of it.
 
     Args:
         programs: the stages.

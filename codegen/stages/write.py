@@ -83,8 +83,7 @@ def write_stages(
 
 def taken_names(cell: CellSpec, low: Lowered) -> set[str]:
     """The names that temporaries of a program must not have."""
-    declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
-    names = {d.name for d in declared} | {f"{state.name}_next" for state in cell.states}
+    names = {d.name for d in cell.declarations} | {f"{s.name}_next" for s in cell.states}
     return names | {*low.arguments, *(name for each in low.exchanged for name in each.results)}
 
 

@@ -115,7 +115,8 @@ def backward(
     Gradients are of each state at all steps, (T, B, N, D), and of each last state, (B, N, D); None
     for zero.
     """
-    facts, counts = facts_of(cell), facts_of(cell).counts
+    facts = facts_of(cell)
+    counts = facts.counts
     values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
