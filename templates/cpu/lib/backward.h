@@ -88,7 +88,7 @@ class BackwardTask {
     const int64_t dim = a_.sizes.dim;
     const auto run = [&](int stage, const BackwardRow& row, real* d_values, const real* sums) {
       real* const d_params = step_sums_ + kGradients * width_;
-      const real* kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
+      const real* const kept = kept_of(row.place);
 #ifdef RNNC_UNWEIGHTED
       load_unweighted(a_.unweighted, task_, row.place / step_stride_, task_.first_row + row.number,
                       inputs_, width_);
@@ -108,9 +108,8 @@ class BackwardTask {
     };
     const auto multiply_diagonal = [&](const StageProduct& product, const BackwardRow& row, real* to) {
       const real* const d_gate = d_gates_of(row.place) + product.gate * dim;
-      const real* const kept = a_.kept + kept_place(row.place + head_, dim) + task_.first_unit;
       real* const d_diagonal = step_sums_ + (kGradients + kParams + product.matrix) * width_;
-      add_product(d_gate, kept + product.kept * dim, d_diagonal, task_.units);
+      add_product(d_gate, kept_of(row.place) + product.kept * dim, d_diagonal, task_.units);
       add_product(d_gate, diagonal_ + product.matrix * width_, to, task_.units);
     };
     stages_.run(task_.units, run, multiply, multiply_diagonal);
@@ -127,7 +126,7 @@ class BackwardTask {
                int64_t offset) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
     real* const d_params = step_sums_ + kGradients * width_;
-    const real* kept = a_.kept + kept_place(place + head_, dim) + task_.first_unit;
+    const real* kept = kept_of(place);
     real* d_gates = d_gates_of(place);
 #ifdef RNNC_UNWEIGHTED
     load_unweighted(a_.unweighted, task_, place / step_stride_, task_.first_row + row, inputs_,
@@ -144,8 +143,13 @@ class BackwardTask {
   void finish_rows() { add_row(step_sums_, (double*)sums_, kSums * width_); }
 #endif
 
-  // The gradients of a row's gates: where its step begins in tensors over time.
-  real* d_gates_of(int64_t place) {
+  // What the forward kept of a row, whose step begins at `place` in tensors over time.
+  const real* kept_of(int64_t place) const {
+    return a_.kept + kept_place(place + head_, a_.sizes.dim) + task_.first_unit;
+  }
+
+  // The gradients of its gates.
+  real* d_gates_of(int64_t place) const {
     return a_.d_gates + (place + head_) * kGradients + task_.first_unit;
   }
 
