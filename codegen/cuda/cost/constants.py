@@ -188,6 +188,29 @@ class FusedConstants:
 
 
 @dataclass(frozen=True)
+class WalkConstants:
+    """Constants of walk plans. An item is a unit of a batch row.
+
+    Attributes:
+        chain: a step whose states wait for no function of the states before it.
+        function: a step whose states wait for such a function.
+        item: per item of a scheduler's warps, for loads and stores.
+        operation: per operation of the cell's equations and item.
+        exact: the factor of functions in float32 and float64.
+        bandwidth: the part of the memory bandwidth that a walk reaches.
+        start: from the launch to the first step.
+    """
+
+    chain: float
+    function: float
+    item: float
+    operation: float
+    exact: float
+    bandwidth: float
+    start: PerDirection
+
+
+@dataclass(frozen=True)
 class GpuConstants:
     """All constants of the cost model.
 
@@ -199,6 +222,7 @@ class GpuConstants:
         grid: of grid plans.
         library: of alternating plans with the matrix library's product.
         fused: of alternating plans with fused steps.
+        walk: of walk plans.
     """
 
     fitted_on: str
@@ -208,3 +232,4 @@ class GpuConstants:
     grid: GridConstants
     library: LibraryConstants
     fused: FusedConstants
+    walk: WalkConstants

@@ -14,6 +14,7 @@ from .constants import (
     GridConstants,
     LibraryConstants,
     PerDirection,
+    WalkConstants,
 )
 
 # NVIDIA H200, CUDA 13.0, 2026-11-22: fitted to 994 kernels of `rnnc bench --users --plans`, LSTM,
@@ -91,6 +92,15 @@ H200 = GpuConstants(
         exchange=300,
         block_bandwidth=40,
         l2_bandwidth=5000,
+    ),
+    walk=WalkConstants(
+        chain=30,
+        function=60,
+        item=10,
+        operation=1,
+        exact=2.5,
+        bandwidth=0.7,
+        start=PerDirection(5000, 5000),
     ),
 )
 FITTED = {constants.fitted_on: constants for constants in (H200,)}

@@ -1,0 +1,63 @@
+"""The estimated time per step of a walk plan's kernel.
+
+    step  = the longest of chain, issue and traffic
+    chain = walk.chain, or walk.function where a function of the states is in the chain
+                                                          (* walk.exact in float32 and float64)
+    issue = warps * units * (walk.item + operations * walk.operation)
+                                                          (* walk.exact in float32 and float64)
+    traffic = of all plans, / walk.bandwidth
+
+The chain is what a step waits for of the step before. `warps` is the number of warps per scheduler
+of an SM, and `operations` the number of operations in the cell's equations.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...shape import Direction
+from ..cost.estimate import Step
+from ..cost.inputs import CostInputs
+from ..mma import SCHEDULERS
+from .plan import WalkPlan
+
+
+def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
+    """The cost model of a walk plan's kernel.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernel; its own estimate is not read.
+    """
+    walk, shape = inputs.constants.walk, inputs.shape
+    exact = walk.exact if shape.element_bytes > 2 else 1
+    chain = walk.function * exact if _waits_for_function(inputs, plan.direction) else walk.chain
+    blocks = plan.blocks(shape.batch, shape.heads, shape.head_dim)
+    warps = math.ceil(blocks / inputs.limits.multiprocessors / SCHEDULERS)
+    operations = inputs.pointwise.program(plan.direction).operations
+    issue = warps * plan.units * (walk.item + operations * walk.operation * exact) * shape.fill
+    longest = max(chain, issue, inputs.traffic() / walk.bandwidth)
+
+    def step(exchange: bool = True, product: bool = True) -> float:
+        return longest
+
+    return step
+
+
+def walk_start(inputs: CostInputs, plan: WalkPlan) -> float:
+    """The time before the first step.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernel.
+    """
+    return inputs.constants.walk.start.of(plan.direction)
+
+
+def _waits_for_function(inputs: CostInputs, direction: Direction) -> bool:
+    """Whether a step's states wait for a function of the states before it.
+
+    The gradients of a backward are sums of products, and its functions are of stored values.
+    """
+    recurrence = inputs.pointwise.cell.recurrence
+    return direction == "forward" and recurrence.kind == "diagonal"

@@ -1,0 +1,133 @@
+"""The search for walk plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ....cellspec.cell import CellSpec
+from ...derive import derive
+from ...layout import layout_of, states_read_before
+from ...request import PlanRequest
+from ...shape import Direction, PlanError
+from ..cost.estimate import StepEstimate
+from ..cost.inputs import CostInputs
+from ..mma import RESERVED_SHARED
+from .cost import walk_start, walk_step
+from .plan import WalkPlan, copied_bytes
+
+_UNITS = (1, 2, 4)  # per thread
+_CHUNKS = (8, 4, 2, 1)  # steps that are taken together
+# Values of 32 bits that the steps of a chunk keep in registers, at most.
+_MOST_VALUES = 80
+# Steps between a load and its use. A step of few warps takes some 20 ns, so they cover 1.3 us.
+_AHEAD = (64, 32, 16)
+# Blocks per SM for which the compiler leaves registers: 128 per thread.
+_MOST_BLOCKS = 16
+_RESTART_WORD = 4  # bytes per thread and step, of a call with masks
+
+
+def walk_kernels(request: PlanRequest, direction: Direction) -> tuple[WalkPlan, ...]:
+    """The walk plan of one direction, with a unit per thread and the earliest loads.
+
+    Args:
+        request: what the plan is asked for.
+        direction: which of the two kernels.
+
+    Raises:
+        PlanError: the cell has dense matrices or other products of several units; names them.
+    """
+    return (next(_found(request, direction)),)
+
+
+def walk_tilings(request: PlanRequest, direction: Direction) -> tuple[WalkPlan, ...]:
+    """One walk plan for each number of units per thread and of steps ahead, for measurements.
+
+    Args:
+        request: what the plans are asked for.
+        direction: which of the two kernels.
+
+    Raises:
+        PlanError: as `walk_kernels`.
+    """
+    return tuple(dict.fromkeys(_found(request, direction)))
+
+
+def _found(request: PlanRequest, direction: Direction) -> Iterator[WalkPlan]:
+    _check(request)
+    for units in _UNITS:
+        if request.shape.head_dim % units == 0:
+            for ahead in _AHEAD:
+                yield _plan(request, direction, units, ahead)
+
+
+def _check(request: PlanRequest) -> None:
+    cell, shape = request.cell, request.shape
+    if cell.recurrence.kind == "dense":
+        raise PlanError(
+            f"walk plan of {cell.name} for {shape}",
+            cell.recurrence.reason,
+            "a cell whose units read their own past alone",
+            'variant="auto"',
+        )
+
+
+def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) -> WalkPlan:
+    """The plan with so many units per thread, and loads so early if there is room."""
+    cell, shape, limits = request.cell, request.shape, request.limits
+    chunk = _chunk(request, direction, units)
+    threads = shape.batch * shape.heads * shape.head_dim // units
+    blocks = math.ceil(threads / WalkPlan.threads / limits.multiprocessors)
+    blocks = min(max(blocks, 1), _MOST_BLOCKS)
+    plan = WalkPlan(
+        direction=direction,
+        arch=limits.arch,
+        dtype=shape.dtype,
+        tf32=request.tf32,
+        save=request.save,
+        head_dim=shape.head_dim,
+        units=units,
+        chunk=chunk,
+        stages=1,
+        step_bytes=_step_bytes(request, direction, units),
+        blocks_per_multiprocessor=blocks,
+        registers=limits.registers_for(WalkPlan.threads * blocks),
+    )
+    # With masks and values after resets, all of which have room ahead.
+    masked = replace(plan, masked=True)
+    stage = masked.shared + plan.reset_bytes(cell)
+    room = limits.shared_per_multiprocessor // blocks - RESERVED_SHARED
+    most = min(room, limits.shared_per_block) // stage
+    plan = replace(plan, stages=max(2, min(ahead // chunk, most)))
+    inputs = CostInputs.of(cell, shape, limits, request.tf32)
+    estimate = StepEstimate.of(walk_step(inputs, plan), walk_start(inputs, plan))
+    return replace(plan, estimate=estimate)
+
+
+def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
+    """How many steps are taken together, so that their values stay in registers."""
+    cell = request.cell
+    layout, saved = layout_of(cell), _saved(request)
+    if direction == "forward":
+        values = len(layout.gates) + len(layout.states) + saved
+    else:
+        values = 2 * len(layout.states) + len(layout.gradients) + saved + len(layout.unweighted)
+    words = units * values * (2 if request.shape.dtype == "float64" else 1)
+    return next((n for n in _CHUNKS if n * words <= _MOST_VALUES), 1)
+
+
+def _step_bytes(request: PlanRequest, direction: Direction, units: int) -> int:
+    """Bytes of shared memory per thread for what a step reads, as the headers lay it out."""
+    cell, dtype = request.cell, request.shape.dtype
+    layout, pointwise = layout_of(cell), derive(cell, activations=request.save == "gates")
+    state = copied_bytes(units, dtype)
+    others = units * len(layout.unweighted) * copied_bytes(1, dtype)
+    if direction == "forward":
+        return copied_bytes(units * len(layout.input_gates), dtype) + others
+    states = len(layout.states) + sum(states_read_before(pointwise))
+    return copied_bytes(units * _saved(request), dtype) + states * state + others
+
+
+def _saved(request: PlanRequest) -> int:
+    return len(derive(request.cell, activations=request.save == "gates").saved)
