@@ -17,7 +17,7 @@ struct StepElements {
   static constexpr int kUsed = n * static_cast<int>(sizeof(Element));
   static constexpr int kBytes = round_up(kUsed, 4);  // per thread and step
   static constexpr bool kWhole = kUsed == kBytes;    // no word is shared
-  static constexpr int kAccess = access_bytes(kBytes);
+  static constexpr int kAccess = kWhole ? access_bytes(kBytes) : 4;
 
   u64 from;      // the address of the next step that is copied
   int64 stride;  // bytes to the step after it

@@ -1,0 +1,69 @@
+"""Values and gradients of walk plans, whose CUDA kernels run as C++ on the CPU."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import rnnc
+import torch
+
+from ...walk_calls import FORMS, call_of, cells_without_r, mixed
+
+BOUNDS = {
+    torch.float64: 1e-11,
+    torch.float32: 3e-5,
+    torch.bfloat16: 4e-2,
+    torch.float16: 8e-3,
+}
+SINGLE, HALF = torch.float32, torch.bfloat16
+slow = pytest.mark.slow  # several seconds each, most of it in the C++ compiler
+
+
+@pytest.fixture
+def check(inputs_for, emulated_blocks, poisoned):
+    """The kernels of a call of such sizes against torch's loop in float64."""
+
+    def checked(cell, sizes, dtype, *masks, save="gates", **options):
+        call = call_of(cell, inputs_for(cell, *sizes, dtype), *masks, **options)
+        wanted = call.run("reference", double=True)
+        got = call.run("simulated", variant="walk", save=save)
+        assert {plan.kind for plan in emulated_blocks} == {"walk"}
+        for name, value in wanted.items():
+            if not value.to(dtype).isfinite().all():
+                continue  # beyond the range of the dtype
+            assert not got[name].isnan().any(), name
+            error = (got[name].double() - value).norm() / max(value.norm(), 1e-3)
+            assert error < BOUNDS[dtype], f"{name}: {error}"
+
+    return checked
+
+
+@pytest.mark.parametrize("name", ["hgrn", *(pytest.param(n, marks=slow) for n in cells_without_r())])
+@pytest.mark.parametrize("dtype", [SINGLE, pytest.param(torch.float64, marks=slow)], ids=str)
+def test_cells(name, dtype, check):
+    """More steps than are on their way at once, and a rest that is no chunk."""
+    check(rnnc.cells.get(name), (3, 85, 2, 6), dtype, save=random.choice(("gates", "states")))
+
+
+@pytest.mark.parametrize("dim", [5, 8])
+def test_two_byte_elements_of_an_odd_and_an_even_head(dim, check):
+    """Words of shared memory have one unit, or parts of two; QRNN has three gates."""
+    for name, dtype in (("hgrn", HALF), ("qrnn", torch.float16)):
+        for steps in (1, 2, 19):
+            check(rnnc.cells.get(name), (3, steps, 1, dim), dtype, reverse=steps == 19)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_and_resets(reverse, check):
+    for form in FORMS:
+        for dtype in (SINGLE, HALF):
+            check(rnnc.cells.mingru, (11, 21, 1, 5), dtype, form, reverse=reverse)
+    for one in ("lengths", "resets"):
+        options = {"reverse": reverse, one: False}
+        check(rnnc.cells.mingru, (4, 9, 2, 4), SINGLE, "init", **options)
+
+
+def test_inputs_params_and_gates_of_all_kinds(check):
+    for dtype, form in ((SINGLE, None), (HALF, "rows")):
+        check(mixed, (5, 18, 2, 3), dtype, form)
