@@ -367,6 +367,38 @@ struct Plan {
 
 }  // namespace rnnc::alternating
 
+namespace rnnc::walk_backward {
+
+struct Plan {
+  static constexpr int kUnits = 1;  // per thread
+  static constexpr int kChunk = 4;  // steps that are taken together
+  static constexpr int kNumStages = 16;  // chunks whose data is in flight
+#ifdef RNNC_PLAIN
+  static constexpr int kPlannedShared = 40960;  // bytes per block
+#else
+  static constexpr int kPlannedShared = 65536;  // bytes per block
+#endif
+};
+
+}  // namespace rnnc::walk_backward
+
+namespace rnnc::walk_forward {
+
+struct Plan {
+  static constexpr int kUnits = 1;  // per thread
+#ifdef RNNC_PLAIN
+  static constexpr int kChunk = 8;  // steps that are taken together
+  static constexpr int kNumStages = 8;  // chunks whose data is in flight
+  static constexpr int kPlannedShared = 16384;  // bytes per block
+#else
+  static constexpr int kChunk = 4;  // steps that are taken together
+  static constexpr int kNumStages = 16;  // chunks whose data is in flight
+  static constexpr int kPlannedShared = 49152;  // bytes per block
+#endif
+};
+
+}  // namespace rnnc::walk_forward
+
 namespace rnnc::step::tiled_backward {
 
 struct Tile {
