@@ -100,7 +100,7 @@ H200 = GpuConstants(
         operation=1,
         exact=2.5,
         bandwidth=0.7,
-        start=PerDirection(5000, 5000),
+        start=PerDirection(3000, 3000),
     ),
 )
 FITTED = {constants.fitted_on: constants for constants in (H200,)}

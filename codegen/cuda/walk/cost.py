@@ -15,11 +15,20 @@ from __future__ import annotations
 
 import math
 
+from ....cellspec.expression.node import Node
+from ....cellspec.expression.sharing import LOOPS
+from ....cellspec.recurrence.sight import states_seen, symbols_that_see, unit_updates
 from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..mma import SCHEDULERS
 from .plan import WalkPlan
+
+# Functions of a few comparisons or none.
+_QUICK = frozenset(
+    "abs clip clip_gradient hardtanh heaviside leaky_relu maximum minimum relu relu6 sign square"
+    " stop_gradient where with_gradient".split()
+)
 
 
 def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
@@ -55,9 +64,16 @@ def walk_start(inputs: CostInputs, plan: WalkPlan) -> float:
 
 
 def _waits_for_function(inputs: CostInputs, direction: Direction) -> bool:
-    """Whether a step's states wait for a function of the states before it.
+    """Whether a step's states wait for a function of the states before it, quick ones left out.
 
     The gradients of a backward are sums of products, and its functions are of stored values.
     """
-    recurrence = inputs.pointwise.cell.recurrence
-    return direction == "forward" and recurrence.kind == "diagonal"
+    cell = inputs.pointwise.cell
+    if direction == "backward" or cell.recurrence.kind != "diagonal":
+        return False
+    seen = states_seen(unit_updates(cell), symbols_that_see(cell))
+    return any(seen[node] and _takes_time(node) for node in seen)
+
+
+def _takes_time(node: Node) -> bool:
+    return node.op in LOOPS or (node.op == "call" and node.name not in _QUICK)

@@ -121,7 +121,8 @@ class WalkPlan(KernelPlan):
     @property
     def mapping(self) -> str:
         """Which threads compute which units, in words."""
-        return f"one thread per {counted(self.units, 'unit')} of a batch row, states in registers"
+        units = "unit" if self.units == 1 else counted(self.units, "unit")
+        return f"one thread per {units} of a batch row, states in registers"
 
     @property
     def sizes(self) -> str:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ....cellspec.cell import CellSpec
 from ...derive import derive
 from ...layout import layout_of, states_read_before
+from ...one_stage import check_one_stage
 from ...request import PlanRequest
 from ...shape import Direction, PlanError
 from ..cost.estimate import StepEstimate
@@ -25,7 +25,7 @@ _MOST_VALUES = 80
 _AHEAD = (64, 32, 16)
 # Blocks per SM for which the compiler leaves registers: 128 per thread.
 _MOST_BLOCKS = 16
-_RESTART_WORD = 4  # bytes per thread and step, of a call with masks
+_LEAST_STAGES = 2  # one that is read, and one on its way
 
 
 def walk_kernels(request: PlanRequest, direction: Direction) -> tuple[WalkPlan, ...]:
@@ -64,6 +64,7 @@ def _found(request: PlanRequest, direction: Direction) -> Iterator[WalkPlan]:
 
 def _check(request: PlanRequest) -> None:
     cell, shape = request.cell, request.shape
+    check_one_stage(cell)
     if cell.recurrence.kind == "dense":
         raise PlanError(
             f"walk plan of {cell.name} for {shape}",
@@ -77,9 +78,6 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
     """The plan with so many units per thread, and loads so early if there is room."""
     cell, shape, limits = request.cell, request.shape, request.limits
     chunk = _chunk(request, direction, units)
-    threads = shape.batch * shape.heads * shape.head_dim // units
-    blocks = math.ceil(threads / WalkPlan.threads / limits.multiprocessors)
-    blocks = min(max(blocks, 1), _MOST_BLOCKS)
     plan = WalkPlan(
         direction=direction,
         arch=limits.arch,
@@ -91,15 +89,25 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
         chunk=chunk,
         stages=1,
         step_bytes=_step_bytes(request, direction, units),
-        blocks_per_multiprocessor=blocks,
-        registers=limits.registers_for(WalkPlan.threads * blocks),
+        blocks_per_multiprocessor=1,
+        registers=limits.registers_for(WalkPlan.threads),
     )
     # With masks and values after resets, all of which have room ahead.
     masked = replace(plan, masked=True)
     stage = masked.shared + plan.reset_bytes(cell)
+    places = limits.shared_per_multiprocessor // (_LEAST_STAGES * stage + RESERVED_SHARED)
+    wanted = math.ceil(
+        plan.blocks(shape.batch, shape.heads, shape.head_dim) / limits.multiprocessors
+    )
+    blocks = max(1, min(wanted, _MOST_BLOCKS, places))
     room = limits.shared_per_multiprocessor // blocks - RESERVED_SHARED
     most = min(room, limits.shared_per_block) // stage
-    plan = replace(plan, stages=max(2, min(ahead // chunk, most)))
+    plan = replace(
+        plan,
+        stages=max(_LEAST_STAGES, min(ahead // chunk, most)),
+        blocks_per_multiprocessor=blocks,
+        registers=limits.registers_for(WalkPlan.threads * blocks),
+    )
     inputs = CostInputs.of(cell, shape, limits, request.tf32)
     estimate = StepEstimate.of(walk_step(inputs, plan), walk_start(inputs, plan))
     return replace(plan, estimate=estimate)

@@ -39,7 +39,9 @@ def check(inputs_for, emulated_blocks, poisoned):
     return checked
 
 
-@pytest.mark.parametrize("name", ["hgrn", *(pytest.param(n, marks=slow) for n in cells_without_r())])
+@pytest.mark.parametrize(
+    "name", ["hgrn", *(pytest.param(n, marks=slow) for n in cells_without_r())]
+)
 @pytest.mark.parametrize("dtype", [SINGLE, pytest.param(torch.float64, marks=slow)], ids=str)
 def test_cells(name, dtype, check):
     """More steps than are on their way at once, and a rest that is no chunk."""
