@@ -18,9 +18,10 @@ from .cost import walk_start, walk_step
 from .plan import WalkPlan, copied_bytes
 
 _UNITS = (1, 2, 4)  # per thread
-_CHUNKS = (8, 4, 2, 1)  # steps that are taken together
-# Values of 32 bits that the steps of a chunk keep in registers, at most.
-_MOST_VALUES = 80
+_CHUNKS = (16, 8, 4, 2, 1)  # steps that are taken together
+# Values of 32 bits that the steps of a chunk keep in registers, at most. More spill nothing, but
+# the steps take longer.
+_MOST_VALUES: dict[Direction, int] = {"forward": 80, "backward": 100}
 # Steps between a load and its use. A step of few warps takes some 20 ns, so they cover 1.3 us.
 _AHEAD = (64, 32, 16)
 # Blocks per SM for which the compiler leaves registers: 128 per thread.
@@ -122,7 +123,7 @@ def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
     else:
         values = 2 * len(layout.states) + len(layout.gradients) + saved + len(layout.unweighted)
     words = units * values * (2 if request.shape.dtype == "float64" else 1)
-    return next((n for n in _CHUNKS if n * words <= _MOST_VALUES), 1)
+    return next((n for n in _CHUNKS if n * words <= _MOST_VALUES[direction]), 1)
 
 
 def _step_bytes(request: PlanRequest, direction: Direction, units: int) -> int:

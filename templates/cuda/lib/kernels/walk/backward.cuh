@@ -68,25 +68,30 @@ struct Steps {
 
   // Copies a chunk of steps from t down, as far as there are any.
   RNNC_MEMBER void copy(char* chunk, int t) {
-    repeat<Plan::kChunk>([&](int j) {
-      if (t - j < 0) return;
-      char* const slot = chunk + j * kSlotBytes;
-      const bool is_first = t - j == 0;
-      saved.copy(slot);
-      repeat<Cell::kStates>([&](int s) {
-        if (has_gradient[s]) gradient[s].copy(part(slot, gradient_at(s)));
-        if (!kReads[s]) return;
-        if (is_first) {
-          before[s].put(part(slot, before_at(s)), first[s]);
-        } else {
-          before[s].copy(part(slot, before_at(s)));
-        }
-      });
-      others.copy(part(slot, kOthersAt));
-      restarts.copy(part(slot, kRestartsAt), is_first);
-      resets.copy(part(slot, kResetsAt), is_first, is_read);
-    });
+    if (t >= Plan::kChunk) {
+      repeat<Plan::kChunk>([&](int j) { copy_step(chunk + j * kSlotBytes, false); });
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < Plan::kChunk && t - j >= 0; ++j) {
+        copy_step(chunk + j * kSlotBytes, t - j == 0);
+      }
+    }
     cp_async_commit();
+  }
+  RNNC_MEMBER void copy_step(char* slot, bool is_first) {
+    saved.copy(slot);
+    repeat<Cell::kStates>([&](int s) {
+      if (has_gradient[s]) gradient[s].copy(part(slot, gradient_at(s)));
+      if (!kReads[s]) return;
+      if (is_first) {
+        before[s].put(part(slot, before_at(s)), first[s]);
+      } else {
+        before[s].copy(part(slot, before_at(s)));
+      }
+    });
+    others.copy(part(slot, kOthersAt));
+    restarts.copy(part(slot, kRestartsAt), is_first);
+    resets.copy(part(slot, kResetsAt), is_first, is_read);
   }
 };
 
@@ -204,12 +209,8 @@ struct Walk {
         (g < Cell::kInputGates ? inputs[i * Cell::kInputGates + g] : others[other]) = d_gate[i][g];
       });
     });
-    Vec<Element, kUnits * Cell::kInputGates> packed;
-    packed.set(inputs);
-    packed.store(d_wx);
-    Vec<Element, kUnits * kGatesNoInput> packed_others;
-    packed_others.set(others);
-    packed_others.store(d_no_input);
+    walk::store_values<kUnits * Cell::kInputGates>(d_wx, inputs);
+    walk::store_values<kUnits * kGatesNoInput>(d_no_input, others);
     d_wx += stride * Cell::kInputGates;
     d_no_input += stride * kGatesNoInput;
   }

@@ -12,6 +12,14 @@
 
 namespace rnnc::walk {
 
+// Stores n values as neighbouring elements.
+template <int n>
+RNNC_INLINE void store_values(Element* to, const real (&values)[at_least_one(n)]) {
+  Vec<Element, n> vec;
+  vec.set(values);
+  vec.store(to);
+}
+
 template <int n>
 struct StepElements {
   static constexpr int kUsed = n * static_cast<int>(sizeof(Element));
@@ -46,7 +54,7 @@ struct StepElements {
     from += stride;
   }
   // Writes these elements as those of a step, and goes on to the next one.
-  RNNC_MEMBER void put(char* slot, const Element (&values)[n]) {
+  RNNC_MEMBER void put(char* slot, const Element (&values)[at_least_one(n)]) {
     const int begin = kWhole ? 0 : static_cast<int>(from & 2);
     repeat<n>([&](int i) { reinterpret_cast<Element*>(own(slot) + begin)[i] = values[i]; });
     from += stride;

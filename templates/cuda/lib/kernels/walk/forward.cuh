@@ -12,6 +12,8 @@
 
 namespace rnnc::walk_forward {
 
+using walk::store_values;
+
 constexpr int kUnits = Plan::kUnits;
 using Channel = walk::Channel<kUnits>;
 using Inputs = walk::StepElements<Cell::kInputGates * kUnits>;
@@ -52,16 +54,21 @@ struct Steps {
 
   // Copies a chunk of steps from t on, as far as there are any.
   RNNC_MEMBER void copy(char* chunk, int t, int count) {
-    repeat<Plan::kChunk>([&](int j) {
-      if (t + j >= count) return;
-      char* const slot = chunk + j * kSlotBytes;
-      const bool is_first = kMasked && t + j == 0;
-      input.copy(slot);
-      others.copy(part(slot, kOthersAt));
-      restarts.copy(part(slot, kRestartsAt), is_first);
-      resets.copy(part(slot, kResetsAt), is_first, is_needed);
-    });
+    if (t + Plan::kChunk <= count && !(kMasked && t == 0)) {
+      repeat<Plan::kChunk>([&](int j) { copy_step(chunk + j * kSlotBytes, false); });
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < Plan::kChunk && t + j < count; ++j) {
+        copy_step(chunk + j * kSlotBytes, t + j == 0);
+      }
+    }
     cp_async_commit();
+  }
+  RNNC_MEMBER void copy_step(char* slot, bool is_first) {
+    input.copy(slot);
+    others.copy(part(slot, kOthersAt));
+    restarts.copy(part(slot, kRestartsAt), is_first);
+    resets.copy(part(slot, kResetsAt), is_first, is_needed);
   }
 };
 
@@ -71,18 +78,20 @@ struct Walk {
   Diagonal diagonal[kUnits];
   States state[kUnits];
   Steps steps;
-  Element* states[Cell::kStates];  // of the next step whose results are stored; null: not stored
-  Element* saved;                  // likewise
-  int64 stride;                    // elements from step to step of a tensor of states
+  bool stores[Cell::kStates], saves;  // which results are stored
+  Element *states[Cell::kStates], *saved;  // those of the next step
+  int64 stride;  // elements from step to step of a tensor of states
 
   RNNC_MEMBER void begin(const ForwardArguments& a, const Channel& channel) {
     steps.begin(a, channel);
     stride = channel.time.stride(a.batch * channel.plane);
     const int64 offset = channel.time.at(0) * a.batch * channel.plane + channel.offset();
-    saved = a.saved ? a.saved + offset * Cell::kSaved : nullptr;
+    saves = Cell::kSaved && a.saved;
+    saved = a.saved + offset * Cell::kSaved;
     const bool restarts = walk::restarts_first(a, channel);
     repeat<Cell::kStates>([&](int s) {
-      states[s] = a.states[s] ? a.states[s] + offset : nullptr;
+      stores[s] = a.states[s];
+      states[s] = a.states[s] + offset;
       const Element* const first = walk::first_states(a, channel, s, restarts);
       repeat<kUnits>([&](int i) { state[i][s] = to_real(first[i]); });
     });
@@ -118,7 +127,7 @@ struct Walk {
       });
     });
     repeat<kUnits>([&](int i) { assign(state[i], now[i]); });
-    repeat<n>([&](int j) { store(results[j], kept[j]); });
+    store(results, kept);
   }
 
   // Reads the gates from bias and input of a step, and what the row may restart from before it.
@@ -137,26 +146,27 @@ struct Walk {
                         Cell::kGates - Others::kCount);
     });
   }
-  // Stores a step's results, and goes on to the next step.
-  RNNC_MEMBER void store(const States (&results)[kUnits], const Saved (&kept)[kUnits]) {
+  // Stores the results of steps, and goes on behind them. NOTE: a branch per tensor, not per step.
+  template <int n>
+  RNNC_MEMBER void store(const States (&results)[n][kUnits], const Saved (&kept)[n][kUnits]) {
     repeat<Cell::kStates>([&](int s) {
-      if (!states[s]) return;
-      real values[kUnits];
-      repeat<kUnits>([&](int i) { values[i] = results[i][s]; });
-      Vec<Element, kUnits> vec;
-      vec.set(values);
-      vec.store(states[s]);
-      states[s] += stride;
+      if (!stores[s]) return;
+      repeat<n>([&](int j) {
+        real values[kUnits];
+        repeat<kUnits>([&](int i) { values[i] = results[j][i][s]; });
+        store_values<kUnits>(states[s], values);
+        states[s] += stride;
+      });
     });
-    if (!Cell::kSaved || !saved) return;
-    real values[at_least_one(kUnits * Cell::kSaved)];
-    repeat<kUnits>([&](int i) {
-      repeat<Cell::kSaved>([&](int k) { values[i * Cell::kSaved + k] = kept[i][k]; });
+    if (!saves) return;
+    repeat<n>([&](int j) {
+      real values[at_least_one(kUnits * Cell::kSaved)];
+      repeat<kUnits>([&](int i) {
+        repeat<Cell::kSaved>([&](int k) { values[i * Cell::kSaved + k] = kept[j][i][k]; });
+      });
+      store_values<kUnits * Cell::kSaved>(saved, values);
+      saved += stride * Cell::kSaved;
     });
-    Vec<Element, kUnits * Cell::kSaved> vec;
-    vec.set(values);
-    vec.store(saved);
-    saved += stride * Cell::kSaved;
   }
 };
 
