@@ -16,14 +16,16 @@ from ..mma import WARP
 _WORD = 4  # bytes: the least that cp.async copies
 
 
-def copied_bytes(elements: int, dtype: Dtype) -> int:
+def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
     """Bytes of shared memory that a thread needs for neighbouring elements of a step.
 
     Args:
         elements: how many.
         dtype: of each.
+        whole_warps: whether a warp copies them for all its threads; else each thread copies words.
     """
-    return _WORD * math.ceil(elements * ELEMENT_BYTES[dtype] / _WORD)
+    used = elements * ELEMENT_BYTES[dtype]
+    return used if whole_warps else _WORD * math.ceil(used / _WORD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class WalkPlan(KernelPlan):
     Attributes:
         head_dim: units per head, a multiple of `units`.
         units: units per thread.
+        whole_warps: whether all units of a warp are of one head, so that it copies them together.
         chunk: steps that are taken together.
         stages: chunks whose data is in flight.
         step_bytes: bytes of shared memory per thread and step, without masks.
@@ -49,6 +52,7 @@ class WalkPlan(KernelPlan):
 
     head_dim: int
     units: int
+    whole_warps: bool
     chunk: int
     stages: int
     step_bytes: int
@@ -82,7 +86,7 @@ class WalkPlan(KernelPlan):
 
     def reset_bytes(self, cell: CellSpec) -> int:
         """Bytes of shared memory for the values after a reset of all steps in flight."""
-        values = copied_bytes(self.units, self.dtype)
+        values = copied_bytes(self.units, self.dtype, self.whole_warps)
         return self.threads * self.ahead * states_needed(cell, self) * values
 
     def with_more_registers(self, limits: Limits) -> Self | None:

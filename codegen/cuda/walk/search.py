@@ -79,6 +79,7 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
     """The plan with so many units per thread, and loads so early if there is room."""
     cell, shape, limits = request.cell, request.shape, request.limits
     chunk = _chunk(request, direction, units)
+    whole_warps = shape.head_dim % (WalkPlan.threads * units) == 0
     plan = WalkPlan(
         direction=direction,
         arch=limits.arch,
@@ -87,9 +88,10 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
         save=request.save,
         head_dim=shape.head_dim,
         units=units,
+        whole_warps=whole_warps,
         chunk=chunk,
         stages=1,
-        step_bytes=_step_bytes(request, direction, units),
+        step_bytes=_step_bytes(request, direction, units, whole_warps),
         blocks_per_multiprocessor=1,
         registers=limits.registers_for(WalkPlan.threads),
     )
@@ -126,16 +128,16 @@ def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
     return next((n for n in _CHUNKS if n * words <= _MOST_VALUES[direction]), 1)
 
 
-def _step_bytes(request: PlanRequest, direction: Direction, units: int) -> int:
+def _step_bytes(request: PlanRequest, direction: Direction, units: int, whole_warps: bool) -> int:
     """Bytes of shared memory per thread for what a step reads, as the headers lay it out."""
     cell, dtype = request.cell, request.shape.dtype
     layout, pointwise = layout_of(cell), derive(cell, activations=request.save == "gates")
-    state = copied_bytes(units, dtype)
     others = units * len(layout.unweighted) * copied_bytes(1, dtype)
     if direction == "forward":
-        return copied_bytes(units * len(layout.input_gates), dtype) + others
+        return copied_bytes(units * len(layout.input_gates), dtype, whole_warps) + others
+    saved = copied_bytes(units * len(pointwise.saved), dtype, whole_warps)
     states = len(layout.states) + sum(states_read_before(pointwise))
-    return copied_bytes(units * _saved(request), dtype) + states * state + others
+    return saved + states * copied_bytes(units, dtype, whole_warps) + others
 
 
 def _saved(request: PlanRequest) -> int:

@@ -371,12 +371,15 @@ namespace rnnc::walk_backward {
 
 struct Plan {
   static constexpr int kUnits = 1;  // per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+#ifdef RNNC_PLAIN
+  static constexpr int kChunk = 8;  // steps that are taken together
+  static constexpr int kNumStages = 8;  // chunks whose data is in flight
+  static constexpr int kPlannedShared = 28672;  // bytes per block
+#else
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
-#ifdef RNNC_PLAIN
-  static constexpr int kPlannedShared = 40960;  // bytes per block
-#else
-  static constexpr int kPlannedShared = 65536;  // bytes per block
+  static constexpr int kPlannedShared = 49152;  // bytes per block
 #endif
 };
 
@@ -386,6 +389,7 @@ namespace rnnc::walk_forward {
 
 struct Plan {
   static constexpr int kUnits = 1;  // per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 #ifdef RNNC_PLAIN
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
@@ -393,7 +397,7 @@ struct Plan {
 #else
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 49152;  // bytes per block
+  static constexpr int kPlannedShared = 40960;  // bytes per block
 #endif
 };
 

@@ -56,6 +56,16 @@ def test_two_byte_elements_of_an_odd_and_an_even_head(dim, check):
             check(rnnc.cells.get(name), (3, steps, 1, dim), dtype, reverse=steps == 19)
 
 
+def test_warps_that_copy_their_units_together(check):
+    """Heads of a multiple of 32 units; three gates are no power of two."""
+    for steps in (1, 17, 85):
+        check(rnnc.cells.hgrn, (2, steps, 2, 32), HALF, reverse=steps == 17)
+        check(rnnc.cells.qrnn, (2, steps, 1, 64), torch.float16)
+    for form in FORMS:
+        check(rnnc.cells.mingru, (5, 21, 1, 32), SINGLE, form, reverse=form == "rows")
+    check(mixed, (3, 20, 2, 32), HALF, "stored")
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_lengths_and_resets(reverse, check):
     for form in FORMS:

@@ -10,11 +10,11 @@ namespace rnnc::walk_backward {
 
 constexpr int kUnits = Plan::kUnits;
 using Channel = walk::Channel<kUnits>;
-using SavedValues = walk::StepElements<Cell::kSaved * kUnits>;
-using StateValues = walk::StepElements<kUnits>;
-using Others = walk::StepInputs<kUnits>;
-using Restarts = walk::StepRestarts;
-using Resets = walk::StepResets<kUnits>;
+using SavedValues = walk::Elements<Plan::kWholeWarps, Cell::kSaved * kUnits, Plan::kChunk>;
+using StateValues = walk::Elements<Plan::kWholeWarps, kUnits, Plan::kChunk>;
+using Others = walk::StepInputs<kUnits, Plan::kChunk>;
+using Restarts = walk::StepRestarts<Plan::kChunk>;
+using Resets = walk::StepResets<kUnits, Plan::kChunk, Plan::kWholeWarps>;
 // Where a step's parts lie in its slot, in bytes per thread: saved values, the gradients of all
 // states after the step, the states before it that are read, then as in the forward.
 constexpr int kGradientsAt = SavedValues::kBytes;
@@ -42,8 +42,7 @@ struct Steps {
   Others others;
   Restarts restarts;
   Resets resets;
-  bool has_gradient[Cell::kStates];        // at all steps
-  Element first[Cell::kStates][kUnits];  // what the first of all steps begins from
+  bool has_gradient[Cell::kStates];  // at all steps
 
   RNNC_MEMBER void begin(const BackwardArguments& a, const Channel& channel, bool restarts_first) {
     const TimeOrder& time = channel.time;
@@ -58,8 +57,7 @@ struct Steps {
       gradient[s].begin(d + channel.unit, -time.stride(a.d_states_time[s]));
       if (!kReads[s]) return;
       before[s].begin(a.states[s] + offset + back, back);
-      const Element* const values = walk::first_states(a, channel, s, restarts_first);
-      repeat<kUnits>([&](int i) { first[s][i] = values[i]; });
+      before[s].begin_first(walk::first_states(a, channel, s, restarts_first));
     });
     others.begin(a, channel, last, -1);
     restarts.begin(a, channel, last, -1);
@@ -69,29 +67,22 @@ struct Steps {
   // Copies a chunk of steps from t down, as far as there are any.
   RNNC_MEMBER void copy(char* chunk, int t) {
     if (t >= Plan::kChunk) {
-      repeat<Plan::kChunk>([&](int j) { copy_step(chunk + j * kSlotBytes, false); });
+      copy_parts(chunk, Plan::kChunk, -1);
     } else {
-#pragma unroll 1
-      for (int j = 0; j < Plan::kChunk && t - j >= 0; ++j) {
-        copy_step(chunk + j * kSlotBytes, t - j == 0);
-      }
+      copy_parts(chunk, t + 1, t);
     }
     cp_async_commit();
   }
-  RNNC_MEMBER void copy_step(char* slot, bool is_first) {
-    saved.copy(slot);
+  // Of the first `count` steps; step `one`, if there is such a step, is the first of all.
+  RNNC_MEMBER void copy_parts(char* chunk, int count, int one) {
+    saved.copy(chunk, kSlotBytes, count);
     repeat<Cell::kStates>([&](int s) {
-      if (has_gradient[s]) gradient[s].copy(part(slot, gradient_at(s)));
-      if (!kReads[s]) return;
-      if (is_first) {
-        before[s].put(part(slot, before_at(s)), first[s]);
-      } else {
-        before[s].copy(part(slot, before_at(s)));
-      }
+      if (has_gradient[s]) gradient[s].copy(part(chunk, gradient_at(s)), kSlotBytes, count);
+      if (kReads[s]) before[s].copy(part(chunk, before_at(s)), kSlotBytes, count, one);
     });
-    others.copy(part(slot, kOthersAt));
-    restarts.copy(part(slot, kRestartsAt), is_first);
-    resets.copy(part(slot, kResetsAt), is_first, is_read);
+    others.copy(part(chunk, kOthersAt), kSlotBytes, count);
+    restarts.copy(part(chunk, kRestartsAt), kSlotBytes, count, one);
+    resets.copy(part(chunk, kResetsAt), kSlotBytes, count, one, is_read);
   }
 };
 
@@ -229,41 +220,44 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   const Channel channel(a);
   if (!channel.exists) return;
   const bool restarts_first = walk::restarts_first(a, channel);
-  Walk walk;
-  walk.begin(a, channel, restarts_first);
+  Walk thread;
+  thread.begin(a, channel, restarts_first);
   int copied = channel.count - 1, stage = 0, t = channel.count - 1, taken = 0;
 #pragma unroll 1
   for (int i = 0; i < Plan::kNumStages; ++i, copied -= Plan::kChunk) {
-    walk.steps.copy(shared + i * kChunkBytes, copied);
+    thread.steps.copy(shared + i * kChunkBytes, copied);
   }
 #pragma unroll 1
   for (; t + 1 >= Plan::kChunk; t -= Plan::kChunk, copied -= Plan::kChunk) {
     char* const chunk = shared + stage * kChunkBytes;
     cp_async_wait<Plan::kNumStages - 1>();
-    walk.take<Plan::kChunk>(chunk);
-    walk.steps.copy(chunk, copied);
+    walk::meet<Plan::kWholeWarps>();
+    thread.take<Plan::kChunk>(chunk);
+    walk::meet<Plan::kWholeWarps>();
+    thread.steps.copy(chunk, copied);
     stage = stage + 1 < Plan::kNumStages ? stage + 1 : 0;
     taken += Plan::kChunk;
     if (kSumsInParts && taken % kPartSteps == 0) {
-      repeat<kUnits>([&](int i) { walk.sums[i].end_part(); });
+      repeat<kUnits>([&](int i) { thread.sums[i].end_part(); });
     }
   }
   cp_async_wait<0>();
+  walk::meet<Plan::kWholeWarps>();
   const char* slot = shared + stage * kChunkBytes;
 #pragma unroll 1
-  for (; t >= 0; --t, slot += kSlotBytes) walk.take<1>(slot);
+  for (; t >= 0; --t, slot += kSlotBytes) thread.take<1>(slot);
 
   repeat<kUnits>([&](int i) {
-    if (kMasked) walk.end_gradient(i, restarts_first);
-    walk.sums[i].end_part();
+    if (kMasked) thread.end_gradient(i, restarts_first);
+    thread.sums[i].end_part();
     const int64 offset = channel.offset() + i;
     repeat<Cell::kStates>([&](int s) {
-      a.d_initial_states[s][offset] = to_element<Element>(walk.d_state[i][s]);
-      if (kMasked && a.d_reset_to[s]) a.d_reset_to[s][offset] = walk.d_reset[i][s];
+      a.d_initial_states[s][offset] = to_element<Element>(thread.d_state[i][s]);
+      if (kMasked && a.d_reset_to[s]) a.d_reset_to[s][offset] = thread.d_reset[i][s];
     });
     repeat<Cell::kSums>([&](int k) {
       a.sums[(channel.row * Cell::kSums + k) * channel.plane + channel.unit + i] =
-          walk.sums[i].total[k];
+          thread.sums[i].total[k];
     });
   });
   if (kMasked) store_zeros(a, channel);

@@ -16,10 +16,10 @@ using walk::store_values;
 
 constexpr int kUnits = Plan::kUnits;
 using Channel = walk::Channel<kUnits>;
-using Inputs = walk::StepElements<Cell::kInputGates * kUnits>;
-using Others = walk::StepInputs<kUnits>;
-using Restarts = walk::StepRestarts;
-using Resets = walk::StepResets<kUnits>;
+using Inputs = walk::Elements<Plan::kWholeWarps, Cell::kInputGates * kUnits, Plan::kChunk>;
+using Others = walk::StepInputs<kUnits, Plan::kChunk>;
+using Restarts = walk::StepRestarts<Plan::kChunk>;
+using Resets = walk::StepResets<kUnits, Plan::kChunk, Plan::kWholeWarps>;
 // Where a step's parts lie in its slot, in bytes per thread.
 constexpr int kOthersAt = Inputs::kBytes;
 constexpr int kRestartsAt = kOthersAt + Others::kBytes;
@@ -55,20 +55,18 @@ struct Steps {
   // Copies a chunk of steps from t on, as far as there are any.
   RNNC_MEMBER void copy(char* chunk, int t, int count) {
     if (t + Plan::kChunk <= count && !(kMasked && t == 0)) {
-      repeat<Plan::kChunk>([&](int j) { copy_step(chunk + j * kSlotBytes, false); });
+      copy_parts(chunk, Plan::kChunk, -1);
     } else {
-#pragma unroll 1
-      for (int j = 0; j < Plan::kChunk && t + j < count; ++j) {
-        copy_step(chunk + j * kSlotBytes, t + j == 0);
-      }
+      copy_parts(chunk, count - t, -t);
     }
     cp_async_commit();
   }
-  RNNC_MEMBER void copy_step(char* slot, bool is_first) {
-    input.copy(slot);
-    others.copy(part(slot, kOthersAt));
-    restarts.copy(part(slot, kRestartsAt), is_first);
-    resets.copy(part(slot, kResetsAt), is_first, is_needed);
+  // Of the first `count` steps; step `one`, if there is such a step, is the first of all.
+  RNNC_MEMBER void copy_parts(char* chunk, int count, int one) {
+    input.copy(chunk, kSlotBytes, count);
+    others.copy(part(chunk, kOthersAt), kSlotBytes, count);
+    restarts.copy(part(chunk, kRestartsAt), kSlotBytes, count, one);
+    resets.copy(part(chunk, kResetsAt), kSlotBytes, count, one, is_needed);
   }
 };
 
@@ -173,29 +171,32 @@ struct Walk {
 RNNC_INLINE void run(const ForwardArguments& a) {
   const Channel channel(a);
   if (!channel.exists) return;
-  Walk walk;
-  walk.begin(a, channel);
+  Walk thread;
+  thread.begin(a, channel);
   int copied = 0, stage = 0, t = 0;
 #pragma unroll 1
   for (; copied < Plan::kNumStages * Plan::kChunk; copied += Plan::kChunk) {
-    walk.steps.copy(shared + copied / Plan::kChunk * kChunkBytes, copied, channel.count);
+    thread.steps.copy(shared + copied / Plan::kChunk * kChunkBytes, copied, channel.count);
   }
 #pragma unroll 1
   for (; t + Plan::kChunk <= channel.count; t += Plan::kChunk, copied += Plan::kChunk) {
     char* const chunk = shared + stage * kChunkBytes;
     cp_async_wait<Plan::kNumStages - 1>();
-    walk.take<Plan::kChunk>(chunk);
-    walk.steps.copy(chunk, copied, channel.count);
+    walk::meet<Plan::kWholeWarps>();
+    thread.take<Plan::kChunk>(chunk);
+    walk::meet<Plan::kWholeWarps>();
+    thread.steps.copy(chunk, copied, channel.count);
     stage = stage + 1 < Plan::kNumStages ? stage + 1 : 0;
   }
   cp_async_wait<0>();
+  walk::meet<Plan::kWholeWarps>();
   const char* slot = shared + stage * kChunkBytes;
 #pragma unroll 1
-  for (; t < channel.count; ++t, slot += kSlotBytes) walk.take<1>(slot);
+  for (; t < channel.count; ++t, slot += kSlotBytes) thread.take<1>(slot);
 
   repeat<Cell::kStates>([&](int s) {
     repeat<kUnits>([&](int i) {
-      a.last[s][channel.offset() + i] = to_element<Element>(walk.state[i][s]);
+      a.last[s][channel.offset() + i] = to_element<Element>(thread.state[i][s]);
     });
     if (!kMasked || !a.states[s]) return;
 #pragma unroll 1

@@ -2,7 +2,7 @@
 // weight multiplies, which steps a row restarts before, and what it restarts from.
 #pragma once
 
-#include "lib/kernels/walk/elements.cuh"
+#include "lib/kernels/walk/warp_elements.cuh"
 
 namespace rnnc::walk {
 
@@ -14,9 +14,9 @@ RNNC_INLINE int64 towards(const TimeOrder& time, int by, int64 step_size) {
 #ifdef RNNC_UNWEIGHTED
 
 // The values of `units` units, one by one: a stride may be 0.
-template <int units>
+template <int units, int chunk>
 struct StepInputs {
-  using Value = StepElements<1>;
+  using Value = StepElements<1, chunk>;
   static constexpr int kCount = Cell::kUnweighted;
   static constexpr int kBytes = kCount * units * Value::kBytes;
   Value value[kCount][units];
@@ -34,9 +34,9 @@ struct StepInputs {
     });
   }
   static RNNC_MEMBER int at(int k, int i) { return (k * units + i) * Value::kBytes * kThreads; }
-  RNNC_MEMBER void copy(char* slot) {
+  RNNC_MEMBER void copy(char* area, int pitch, int count) {
     repeat<Cell::kUnweighted>([&](int k) {
-      repeat<units>([&](int i) { value[k][i].copy(slot + at(k, i)); });
+      repeat<units>([&](int i) { value[k][i].copy(area + at(k, i), pitch, count); });
     });
   }
   // Writes the values of unit i from values[first] on.
@@ -52,12 +52,12 @@ struct StepInputs {
 
 #else
 
-template <int units>
+template <int units, int chunk>
 struct StepInputs {
   static constexpr int kCount = 0, kBytes = 0;
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments&, const Channel<units>&, int64, int) {}
-  RNNC_MEMBER void copy(char*) {}
+  RNNC_MEMBER void copy(char*, int, int) {}
   template <int n>
   RNNC_MEMBER void read(real (&)[n], const char*, int, int) {}
 };
@@ -66,6 +66,7 @@ struct StepInputs {
 
 // Whether the row restarts before a step. The first of all steps is left out: what it begins from
 // is known before the walk (`first_states`).
+template <int chunk>
 struct StepRestarts {
   static constexpr int kBytes = kMasked ? 4 : 0;  // a word, which has the byte of the step
   u64 from;   // of the byte of the next step that is copied
@@ -82,14 +83,19 @@ struct StepRestarts {
     from = reinterpret_cast<u64>(restarts_of(a, channel.place, channel.time.reversed) + place);
   }
   static RNNC_MEMBER int own() { return threadIdx.x * kBytes; }
-  RNNC_MEMBER void copy(char* slot, bool is_first) {
+  // Of the first `count` steps of a chunk; step `one`, if it is not negative, is the first of all.
+  RNNC_MEMBER void copy(char* area, int pitch, int count, int one) {
     if (!kMasked) return;
-    if (is_first) {
-      *reinterpret_cast<u32*>(slot + own()) = 0;
-    } else {
-      cp_async<4>(slot + own(), reinterpret_cast<const char*>(from & ~u64{3}));
-    }
-    from += by;
+    repeat<chunk>([&](int j) {
+      if (j >= count) return;
+      char* const to = area + j * pitch + own();
+      if (j == one) {
+        *reinterpret_cast<u32*>(to) = 0;
+      } else {
+        cp_async<4>(to, reinterpret_cast<const char*>(from & ~u64{3}));
+      }
+      from += by;
+    });
   }
   RNNC_MEMBER bool read(const char* slot) {
     if (!kMasked) return false;
@@ -101,9 +107,9 @@ struct StepRestarts {
 
 // What the row restarts from: values that are the same for all steps, or are copied with each step.
 // Of each state for which `needed[s]` is true.
-template <int units>
+template <int units, int chunk, bool whole_warps>
 struct StepResets {
-  using Values = StepElements<units>;
+  using Values = Elements<whole_warps, units, chunk>;
   States constant[units];
   Values ahead[Cell::kStates];
 
@@ -117,27 +123,29 @@ struct StepResets {
                                                channel.row, channel.unit, channel.time.reversed);
       if (kResetsAhead) {
         ahead[s].begin(first, towards(channel.time, by, a.masks.reset_time[s]));
+        ahead[s].begin_first(a.initial_states[s] + channel.offset());
       } else {
         repeat<units>([&](int i) { constant[i][s] = to_real(first[i]); });
       }
     });
   }
-  // The first of all steps has none: it begins from the first states.
+  // There may be no value before the first of all steps, and none is read: it gets another one.
   template <typename Needed>
-  RNNC_MEMBER void copy(char* slot, bool is_first, const Needed& needed) {
+  RNNC_MEMBER void copy(char* area, int pitch, int count, int one, const Needed& needed) {
     if (!kResetsAhead) return;
-    int area = 0;
+    int part = 0;
     repeat<Cell::kStates>([&](int s) {
-      if (needed(s)) ahead[s].copy(slot + area++ * (Values::kBytes * kThreads), !is_first);
+      if (!needed(s)) return;
+      ahead[s].copy(area + part++ * (Values::kBytes * kThreads), pitch, count, one);
     });
   }
   template <typename Needed>
   RNNC_MEMBER void read(States (&values)[units], const char* slot, const Needed& needed) {
-    int area = 0;
+    int part = 0;
     repeat<Cell::kStates>([&](int s) {
       if (!needed(s)) return;
       real found[units];
-      if (kResetsAhead) ahead[s].read(found, slot + area++ * (Values::kBytes * kThreads));
+      if (kResetsAhead) ahead[s].read(found, slot + part++ * (Values::kBytes * kThreads));
       repeat<units>([&](int i) { values[i][s] = kResetsAhead ? found[i] : constant[i][s]; });
     });
   }
