@@ -96,9 +96,9 @@ namespace rnnc::walk_backward {
 struct Plan {
   static constexpr int kUnits = 1;  // per thread
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+  static constexpr int kPlannedShared = 16384;  // bytes per block
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 16384;  // bytes per block
 };
 
 }  // namespace rnnc::walk_backward

@@ -89,9 +89,9 @@ namespace rnnc::walk_forward {
 struct Plan {
   static constexpr int kUnits = 1;  // per thread
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+  static constexpr int kPlannedShared = 8192;  // bytes per block
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 8192;  // bytes per block
 };
 
 }  // namespace rnnc::walk_forward

@@ -192,20 +192,26 @@ class WalkConstants:
     """Constants of walk plans. An item is a unit of a batch row.
 
     Attributes:
-        chain: a step whose states wait for no function of the states before it.
-        function: a step whose states wait for such a function.
-        item: per item of a scheduler's warps, for loads and stores.
+        chain: at least, where the states wait for no function of the states before the step.
+        function: at least, where they wait for such a function.
+        exact_function: the factor of `function` in float32 and float64.
+        warp: a step of a warp, without its items.
+        item: per item of a thread.
         operation: per operation of the cell's equations and item.
-        exact: the factor of functions in float32 and float64.
+        exact: the factor of `operation` in float32 and float64.
+        shared: the part of a warp's step that other warps of its scheduler wait for.
         bandwidth: the part of the memory bandwidth that a walk reaches.
         start: from the launch to the first step.
     """
 
     chain: float
     function: float
+    exact_function: float
+    warp: float
     item: float
-    operation: float
-    exact: float
+    operation: PerDirection
+    exact: PerDirection
+    shared: float
     bandwidth: float
     start: PerDirection
 

@@ -93,13 +93,17 @@ H200 = GpuConstants(
         block_bandwidth=40,
         l2_bandwidth=5000,
     ),
+    # Of 502 kernels of eight cells on an H100 (2026-11-26), bandwidth as the part of a copy's.
     walk=WalkConstants(
         chain=30,
         function=60,
-        item=10,
-        operation=1,
-        exact=2.5,
-        bandwidth=0.7,
+        exact_function=2.3,
+        warp=15,
+        item=5,
+        operation=PerDirection(2, 1.2),
+        exact=PerDirection(6, 3),
+        shared=0.5,
+        bandwidth=0.85,
         start=PerDirection(3000, 3000),
     ),
 )

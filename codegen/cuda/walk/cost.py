@@ -1,10 +1,10 @@
 """The estimated time per step of a walk plan's kernel.
 
-    step  = the longest of chain, issue and traffic
-    chain = walk.chain, or walk.function where a function of the states is in the chain
-                                                          (* walk.exact in float32 and float64)
-    issue = warps * units * (walk.item + operations * walk.operation)
-                                                          (* walk.exact in float32 and float64)
+    step    = the longest of chain, issue and traffic
+    chain   = walk.chain, or walk.function where a function of the states is in the chain
+                                                 (* walk.exact_function in float32 and float64)
+    issue   = max(1, warps * walk.shared) * (walk.warp + units * item)
+    item    = walk.item + operations * walk.operation     (* walk.exact in float32 and float64)
     traffic = of all plans, / walk.bandwidth
 
 The chain is what a step waits for of the step before. `warps` is the number of warps per scheduler
@@ -38,13 +38,16 @@ def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
         inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
     """
-    walk, shape = inputs.constants.walk, inputs.shape
-    exact = walk.exact if shape.element_bytes > 2 else 1
-    chain = walk.function * exact if _waits_for_function(inputs, plan.direction) else walk.chain
+    walk, shape, direction = inputs.constants.walk, inputs.shape, plan.direction
+    exact = shape.element_bytes > 2
+    chain = walk.chain
+    if _waits_for_function(inputs, direction):
+        chain = walk.function * (walk.exact_function if exact else 1)
+    operations = inputs.pointwise.program(direction).operations * walk.operation.of(direction)
+    item = walk.item + operations * (walk.exact.of(direction) if exact else 1)
     blocks = plan.blocks(shape.batch, shape.heads, shape.head_dim)
     warps = math.ceil(blocks / inputs.limits.multiprocessors / SCHEDULERS)
-    operations = inputs.pointwise.program(plan.direction).operations
-    issue = warps * plan.units * (walk.item + operations * walk.operation * exact) * shape.fill
+    issue = max(1, warps * walk.shared * shape.fill) * (walk.warp + plan.units * item)
     longest = max(chain, issue, inputs.traffic() / walk.bandwidth)
 
     def step(exchange: bool = True, product: bool = True) -> float:

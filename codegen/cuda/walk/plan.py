@@ -60,6 +60,11 @@ class WalkPlan(KernelPlan):
     registers: int
 
     @property
+    def agreed(self) -> dict[str, object]:
+        """By name, the values that the other direction's plan must have too."""
+        return {**super().agreed, "head_dim": self.head_dim}
+
+    @property
     def ahead(self) -> int:
         """Steps between the load of a step's inputs and their use."""
         return self.chunk * self.stages
@@ -74,11 +79,6 @@ class WalkPlan(KernelPlan):
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared + self.reset_shared)
-
-    @property
-    def agreed(self) -> dict[str, object]:
-        """By name, the values that the other direction's plan must have too."""
-        return {**super().agreed, "head_dim": self.head_dim}
 
     def as_compiled(self) -> Self:
         """The plan without what its source does not depend on: equal for equal sources."""

@@ -373,13 +373,13 @@ struct Plan {
   static constexpr int kUnits = 1;  // per thread
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 #ifdef RNNC_PLAIN
+  static constexpr int kPlannedShared = 28672;  // bytes per block
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 28672;  // bytes per block
 #else
+  static constexpr int kPlannedShared = 49152;  // bytes per block
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 49152;  // bytes per block
 #endif
 };
 
@@ -391,13 +391,13 @@ struct Plan {
   static constexpr int kUnits = 1;  // per thread
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 #ifdef RNNC_PLAIN
+  static constexpr int kPlannedShared = 16384;  // bytes per block
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 16384;  // bytes per block
 #else
+  static constexpr int kPlannedShared = 40960;  // bytes per block
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
-  static constexpr int kPlannedShared = 40960;  // bytes per block
 #endif
 };
 
