@@ -99,7 +99,13 @@ KINDS: dict[str, PlanKind] = {
             tilings=block_tilings,
             largest_head=largest_block_head,
         ),
-        PlanKind(ClusterPlan, cluster_kernels, cluster_kernels, largest_head=largest_cluster_head),
+        PlanKind(
+            ClusterPlan,
+            cluster_kernels,
+            # The estimates of clusters that exchange nothing were fitted to no measurement.
+            partial(cluster_kernels, exchanging=True),
+            largest_head=largest_cluster_head,
+        ),
         PlanKind(
             GridPlan,
             grid_kernels,

@@ -63,6 +63,14 @@ def test_inputs_params_and_gates_of_all_kinds(dtype, check):
     check(mixed, (5, 70, 2, 32), dtype, "rows", reverse=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_of_several_units(dtype, check):
+    """As many units as an SM has several warps of."""
+    check(rnnc.cells.qrnn, (32, 40, 1, 1024), dtype)
+    check(rnnc.cells.mingru, (64, 33, 2, 256), dtype, "stored", reverse=True)
+    check(rnnc.cells.hgrn, (300, 20, 3, 34), dtype, "rows")
+
+
 def test_the_same_inputs_give_the_same_bits(draw, same_bits):
     inputs = draw(rnnc.cells.qrnn, (8, 200, 2, 96), torch.bfloat16)
     call = call_of(rnnc.cells.qrnn, inputs, "rows")

@@ -103,7 +103,7 @@ H200 = GpuConstants(
         operation=PerDirection(2, 1.2),
         exact=PerDirection(6, 3),
         shared=0.5,
-        bandwidth=0.85,
+        bandwidth=0.9,
         start=PerDirection(3000, 3000),
     ),
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.runtime.cuda import choose
 
 from ...walk_calls import FORMS, call_of, cells_without_r, mixed
 
@@ -64,6 +67,18 @@ def test_warps_that_copy_their_units_together(check):
     for form in FORMS:
         check(rnnc.cells.mingru, (5, 21, 1, 32), SINGLE, form, reverse=form == "rows")
     check(mixed, (3, 20, 2, 32), HALF, "stored")
+
+
+def test_threads_of_several_units(check, emulated_blocks, monkeypatch):
+    """They are taken where an SM has many units: warps that are whole, and others."""
+    limits = replace(limits_of("H200"), multiprocessors=1)
+    monkeypatch.setattr(choose, "device_limits", lambda _: limits)
+    check(rnnc.cells.qrnn, (2, 21, 1, 128), HALF, "stored")
+    check(mixed, (4, 19, 1, 64), HALF, "rows", reverse=True)
+    check(rnnc.cells.hgrn, (5, 40, 1, 42), HALF)
+    check(rnnc.cells.mingru, (7, 20, 1, 34), SINGLE, "shared")
+    sizes = {(plan.units, plan.whole_warps) for plan in emulated_blocks}
+    assert sizes == {(4, True), (2, True), (2, False)}
 
 
 @pytest.mark.parametrize("reverse", [False, True])
