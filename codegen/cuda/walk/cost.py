@@ -8,7 +8,8 @@
     traffic = of all plans, / walk.bandwidth
 
 The chain is what a step waits for of the step before. `warps` is the number of warps per scheduler
-of an SM, and `operations` the number of operations in the cell's equations.
+of an SM, and `operations` the number of operations in the cell's equations that see more than
+params.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 from ....cellspec.expression.node import Node
 from ....cellspec.expression.sharing import LOOPS
 from ....cellspec.recurrence.sight import states_seen, symbols_that_see, unit_updates
+from ...hoisting import hoisted
 from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
@@ -43,7 +45,7 @@ def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
     chain = walk.chain
     if _waits_for_function(inputs, direction):
         chain = walk.function * (walk.exact_function if exact else 1)
-    operations = inputs.pointwise.program(direction).operations * walk.operation.of(direction)
+    operations = _operations(inputs, direction) * walk.operation.of(direction)
     item = walk.item + operations * (walk.exact.of(direction) if exact else 1)
     blocks = plan.blocks(shape.batch, shape.heads, shape.head_dim)
     warps = math.ceil(blocks / inputs.limits.multiprocessors / SCHEDULERS)
@@ -64,6 +66,13 @@ def walk_start(inputs: CostInputs, plan: WalkPlan) -> float:
         plan: of the kernel.
     """
     return inputs.constants.walk.start.of(plan.direction)
+
+
+def _operations(inputs: CostInputs, direction: Direction) -> int:
+    """Those of a step: what follows from params alone is computed once."""
+    cell = inputs.pointwise.cell
+    params, constants = ([d.name for d in each] for each in (cell.params, cell.constants))
+    return hoisted(inputs.pointwise.program(direction), params, constants).program.operations
 
 
 def _waits_for_function(inputs: CostInputs, direction: Direction) -> bool:

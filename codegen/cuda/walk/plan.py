@@ -48,6 +48,7 @@ class WalkPlan(KernelPlan):
     """
 
     kind: ClassVar[str] = "walk"
+    hoists: ClassVar[bool] = True
     threads: ClassVar[int] = WARP  # per block: the more blocks, the more evenly SMs are filled
 
     head_dim: int

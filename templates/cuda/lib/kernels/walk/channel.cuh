@@ -41,4 +41,13 @@ struct Channel {
   RNNC_MEMBER int64 offset() const { return row * plane + unit; }
 };
 
+// Loads the params and diagonal weights of a unit; `param` has room for more values behind them.
+template <int n, typename Arguments>
+RNNC_INLINE void load_weights(real (&param)[n], Diagonal& diagonal, const Arguments& a,
+                              int64 plane, int64 unit) {
+  Params given;
+  load_unit_weights(given, diagonal, a, plane, unit);
+  repeat<Cell::kParams>([&](int i) { param[i] = given[i]; });
+}
+
 }  // namespace rnnc::walk

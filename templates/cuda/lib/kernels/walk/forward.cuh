@@ -72,7 +72,7 @@ struct Steps {
 
 struct Walk {
   Gates bias[kUnits];
-  Params param[kUnits];
+  UnitValues param[kUnits];
   Diagonal diagonal[kUnits];
   States state[kUnits];
   Steps steps;
@@ -95,7 +95,8 @@ struct Walk {
     });
     repeat<kUnits>([&](int i) {
       load_bias(bias[i], a, channel.plane, channel.unit + i);
-      load_unit_weights(param[i], diagonal[i], a, channel.plane, channel.unit + i);
+      walk::load_weights(param[i], diagonal[i], a, channel.plane, channel.unit + i);
+      fix(param[i]);
     });
   }
 
