@@ -10,7 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
-from ..copies import row_pitch
+from ..copies import row_pitch, unweighted_pitch
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
@@ -101,7 +101,10 @@ def block_problem(
         stage = row_pitch(len(pointwise.saved), dim, shape.dtype)
         stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
         working = backward_registers(pointwise, shape, rows)
-    m.require(shared == 2 * exchange + ahead * stage, "two exchange buffers and the loads ahead")
+    loads: Expression | int = ahead * stage
+    if cell.inputs:
+        loads = loads + unweighted_pitch(cell) * GROUP_UNITS * rows * ahead * warps * groups
+    m.require(shared == 2 * exchange + loads, "two exchange buffers and the loads ahead")
     m.require(registers >= matrix + working, "registers per thread")
     m.require(WARP * warps * blocks * registers <= limits.registers, "registers of an SM")
     m.require(
