@@ -72,7 +72,7 @@ RNNC_INLINE void pointwise_backward(real c, real sigmoid_f, real h, real h_next,
 RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell::kSaved)],
                                           const real (&before)[Cell::kStates],
                                           const real (&after)[Cell::kStates],
-                                          const real (&param)[at_least_one(Cell::kParams + 0)],
+                                          const real (&param)[at_least_one(Cell::kParams)],
                                           real (&d_states)[Cell::kStates],
                                           real (&d_gates)[at_least_one(Cell::kGates)],
                                           real (&d_params)[at_least_one(Cell::kParams)]) {
@@ -91,6 +91,17 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell:
 
 }  // namespace rnnc
 
+namespace rnnc::walk {
+
+// Params, then what follows from them alone: nothing.
+constexpr int kFixed = 0;
+using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
+
+RNNC_INLINE void fix(UnitValues& param) {
+}
+
+}  // namespace rnnc::walk
+
 namespace rnnc::walk_backward {
 
 struct Plan {
@@ -100,13 +111,6 @@ struct Plan {
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
 };
-
-// Params, then what follows from them alone: nothing.
-constexpr int kFixed = 0;
-using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
-
-RNNC_INLINE void fix(UnitValues& param) {
-}
 
 }  // namespace rnnc::walk_backward
 

@@ -68,7 +68,7 @@ RNNC_INLINE void pointwise_forward(real c, real f, real h, real& h_next, real& s
 template <typename Sigmoid>
 RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
                                          const real (&state)[Cell::kStates],
-                                         const real (&param)[at_least_one(Cell::kParams + 0)],
+                                         const real (&param)[at_least_one(Cell::kParams)],
                                          real (&next)[Cell::kStates],
                                          real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
   real h_next, sigmoid_f;
@@ -84,6 +84,17 @@ RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::k
 
 }  // namespace rnnc
 
+namespace rnnc::walk {
+
+// Params, then what follows from them alone: nothing.
+constexpr int kFixed = 0;
+using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
+
+RNNC_INLINE void fix(UnitValues& param) {
+}
+
+}  // namespace rnnc::walk
+
 namespace rnnc::walk_forward {
 
 struct Plan {
@@ -93,13 +104,6 @@ struct Plan {
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
 };
-
-// Params, then what follows from them alone: nothing.
-constexpr int kFixed = 0;
-using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
-
-RNNC_INLINE void fix(UnitValues& param) {
-}
 
 }  // namespace rnnc::walk_forward
 

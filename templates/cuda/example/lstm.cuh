@@ -174,7 +174,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 44032;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 48640;  // bytes per block
+  static constexpr int kPlannedShared = 56832;  // bytes per block
 #endif
 };
 
@@ -249,7 +249,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 19456;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 28672;  // bytes per block
+  static constexpr int kPlannedShared = 36864;  // bytes per block
 #endif
 };
 
@@ -276,7 +276,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 34832;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 38928;  // bytes per block
+  static constexpr int kPlannedShared = 43024;  // bytes per block
 #endif
   // Whether the backward pointwise map is linear in the gradients of the states after a step.
   static constexpr bool kLinear = true;
@@ -314,7 +314,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 14352;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 18448;  // bytes per block
+  static constexpr int kPlannedShared = 22544;  // bytes per block
 #endif
 };
 
@@ -367,55 +367,16 @@ struct Plan {
 
 }  // namespace rnnc::alternating
 
-namespace rnnc {
+namespace rnnc::walk {
 
-// The backward pointwise map of one item: replaces the gradients of the states after the step by those
-// of the states before it.
-#ifdef RNNC_PLAIN
-RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell::kSaved)],
-#else
-RNNC_INLINE void apply_pointwise_backward(const real (&saved)[Cell::kSaved + Cell::kUnweighted],
-#endif
-                                          const real (&before)[Cell::kStates],
-                                          const real (&after)[Cell::kStates],
-                                          const real (&param)[at_least_one(Cell::kParams + 0)],
-                                          real (&d_states)[Cell::kStates],
-                                          real (&d_gates)[at_least_one(Cell::kGates)],
-                                          real (&d_params)[at_least_one(Cell::kParams)]) {
-#ifdef RNNC_PLAIN
-  real d_f, d_i, d_o, d_z, d_h, d_c;
-#else
-  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
-#endif
-  pointwise_backward(
-      saved[0],
-      saved[1],
-      saved[2],
-      saved[3],
-      before[0],
-      before[1],
-      after[0],
-      after[1],
-      d_states[0],
-      d_states[1],
-#ifdef RNNC_PLAIN
-      d_f, d_i, d_o, d_z, d_h, d_c);
-#else
-      saved[Cell::kSaved + 0],
-      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
-#endif
-  d_gates[0] = d_i;
-  d_gates[1] = d_f;
-  d_gates[2] = d_z;
-  d_gates[3] = d_o;
-#ifndef RNNC_PLAIN
-  d_gates[4] = d_decay_;
-#endif
-  d_states[0] = d_h;
-  d_states[1] = d_c;
+// Params, then what follows from them alone: nothing.
+constexpr int kFixed = 0;
+using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
+
+RNNC_INLINE void fix(UnitValues& param) {
 }
 
-}  // namespace rnnc
+}  // namespace rnnc::walk
 
 namespace rnnc::walk_backward {
 
@@ -433,45 +394,7 @@ struct Plan {
 #endif
 };
 
-// Params, then what follows from them alone: nothing.
-constexpr int kFixed = 0;
-using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
-
-RNNC_INLINE void fix(UnitValues& param) {
-}
-
 }  // namespace rnnc::walk_backward
-
-namespace rnnc {
-
-// The forward pointwise map of one item, with a given sigmoid.
-template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
-                                         const real (&state)[Cell::kStates],
-                                         const real (&param)[at_least_one(Cell::kParams + 0)],
-                                         real (&next)[Cell::kStates],
-                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
-  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
-  pointwise_forward(
-      gate[0],
-      gate[1],
-      gate[2],
-      gate[3],
-#ifndef RNNC_PLAIN
-      gate[4],
-#endif
-      state[0],
-      state[1],
-      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
-  next[0] = h_next;
-  next[1] = c_next;
-  saved[0] = sigmoid_i;
-  saved[1] = sigmoid_f;
-  saved[2] = tanh_z;
-  saved[3] = sigmoid_o;
-}
-
-}  // namespace rnnc
 
 namespace rnnc::walk_forward {
 

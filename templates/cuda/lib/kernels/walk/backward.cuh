@@ -129,7 +129,7 @@ struct Sums {
 };
 
 struct Walk {
-  UnitValues param[kUnits];
+  walk::UnitValues param[kUnits];
   Diagonal diagonal[kUnits];
   States after[kUnits], d_state[kUnits];  // the states after the next step, and their gradients
   Sums sums[kUnits];
@@ -147,7 +147,7 @@ struct Walk {
     d_no_input = a.d_gates_no_input + offset * kGatesNoInput;
     repeat<kUnits>([&](int i) {
       walk::load_weights(param[i], diagonal[i], a, channel.plane, channel.unit + i);
-      fix(param[i]);
+      walk::fix(param[i]);
       repeat<Cell::kStates>([&](int s) {
         const bool reads = kReads[s] && channel.count > 0;
         after[i][s] = reads ? to_real(a.states[s][offset + i]) : real(0);

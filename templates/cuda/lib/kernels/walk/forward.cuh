@@ -72,7 +72,7 @@ struct Steps {
 
 struct Walk {
   Gates bias[kUnits];
-  UnitValues param[kUnits];
+  walk::UnitValues param[kUnits];
   Diagonal diagonal[kUnits];
   States state[kUnits];
   Steps steps;
@@ -96,7 +96,7 @@ struct Walk {
     repeat<kUnits>([&](int i) {
       load_bias(bias[i], a, channel.plane, channel.unit + i);
       walk::load_weights(param[i], diagonal[i], a, channel.plane, channel.unit + i);
-      fix(param[i]);
+      walk::fix(param[i]);
     });
   }
 
