@@ -121,6 +121,8 @@ def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
         weights |= {"block": 3, "cluster": 3}
         if cell.pairs(True):  # without one, blocks have nothing to exchange
             weights["grid"] = 3
+    if not cell.pairs(True):
+        weights["walk"] = 6
     return random.choices(list(weights), list(weights.values()))[0]
 
 
