@@ -143,7 +143,7 @@ def plans_of_kind(
 
 
 def _paired(kind: PlanKind, find: FindKernels, request: PlanRequest) -> tuple[Plan, ...]:
-    """Pairs of the kernels that a function of a kind finds for each direction, the cheapest first."""
+    """Pairs of the kernels that a function finds for each direction, the cheapest first."""
     kind.check(request.cell)
     forwards, backwards = (find(request, d) for d in DIRECTIONS)
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))

@@ -129,9 +129,7 @@ class StageFunctions:
         return f"{array}[{place} * {width} + d] {'+' if array == 'd_params' else ''}="
 
 
-def stage_functions(
-    pointwise: Pointwise, passed: tuple[str, ...] = ()
-) -> StageFunctions | None:
+def stage_functions(pointwise: Pointwise, passed: tuple[str, ...] = ()) -> StageFunctions | None:
     """The functions of a cell's stages; None for a cell without.
 
     Args:

@@ -64,7 +64,7 @@ def test_what_needs_a_plan_is_one_message(run: Callable[..., Result], command: t
     assert result.exit_code == 1
     *_, found, wanted, write = result.stderr.strip().splitlines()
     assert found.startswith("  found:  `")
-    assert wanted == "  wanted: gates that are not called, and no reductions, for alternating kernels"
+    assert wanted.endswith("gates that are not called, and no reductions, for alternating kernels")
     assert write.startswith('  write:  backend="auto" in the call')
 
 
