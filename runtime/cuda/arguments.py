@@ -77,9 +77,18 @@ _BEHIND = {
 
 @lru_cache(maxsize=64)
 def arguments_of(
-    direction: Direction, states: int, params: int, masked: bool, unweighted: int
+    direction: Direction,
+    states: int,
+    params: int,
+    masked: bool,
+    unweighted: int,
+    staged: bool = False,
 ) -> type[ctypes.Structure]:
-    """Return the mirror of a direction's arguments, one type for all cells of such counts."""
+    """Return the mirror of a direction's arguments, one type for all cells of such counts.
+
+    A cell that is `staged` has stages: its arguments end with the address of saved statistics.
+    """
+    last = fields(POINTER, "statistics") if staged else []
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
     if direction == "forward":
@@ -93,6 +102,7 @@ def arguments_of(
             ("saved", POINTER),
             *_unweighted(unweighted),
             *masks,
+            *last,
         )
     else:
         own = structure(
@@ -110,6 +120,7 @@ def arguments_of(
             *_unweighted(unweighted),
             *masks,
             *([("d_reset_to", each)] if masked else ()),
+            *last,
         )
     found: Any = own
     found.around = {

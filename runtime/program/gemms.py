@@ -12,7 +12,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.layout import Product, layout_of
 from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
-from ..call.facts import facts_of
+from ..call.facts import Called, facts_of
 from ..call.tensors import Saved
 from .multiplier import TORCH, Multiplier
 
@@ -101,21 +101,31 @@ def sums_over_time(
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     first = 0 if initial_state is None else 1
-    spans = [(0, others, 1)] if others else []
-    if rows.dtype == torch.float32:
-        spans = _parts(others, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
-    count = first + sum(parts for *_, parts in spans)
-    if not count:
+    spans = _spans(others, rows.dtype, multiplier)
+    if not first and not spans:
         return rows.new_zeros(1, heads, rows.shape[2], dim)
-    plane = heads * rows.shape[2] * dim
-    if rows.dtype != torch.float32 or count * plane > _MOST_AT_ONCE:
-        count = 1  # each product is added to the one before
-    found = rows.new_empty(count, heads, rows.shape[2], dim)
+    found = _room(rows, first, spans, dim)
     whole = ((slice(heads), reverse),)
     for own, order in both_directions(heads) if reverse == "half" else whole:
         initial = None if initial_state is None else initial_state[:, own]
         _sum_into(found[:, own], rows[:, own], initial, states[:, :, own], spans, multiplier, order)
     return found
+
+
+def _spans(rows: int, dtype: torch.dtype, multiplier: Multiplier) -> list[tuple[int, int, int]]:
+    """Return the parts in which a sum of so many rows is taken, as `_parts` does."""
+    if dtype == torch.float32:
+        return _parts(rows, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
+    return [(0, rows, 1)] if rows else []
+
+
+def _room(rows: Tensor, first: int, spans: Sequence[tuple[int, int, int]], dim: int) -> Tensor:
+    """Return an empty tensor for partial sums: of the first step, if there is one, and of spans."""
+    _, heads, width = rows.shape
+    count = first + sum(parts for *_, parts in spans)
+    if rows.dtype != torch.float32 or count * heads * width * dim > _MOST_AT_ONCE:
+        count = 1  # each product is added to the one before
+    return rows.new_empty(count, heads, width, dim)
 
 
 def _sum_into(
@@ -134,12 +144,25 @@ def _sum_into(
         first, later, previous = rows[others:], rows[:others], states[1:]
     else:
         first, later, previous = rows[:batch], rows[batch:], states[:-1]
-    previous = previous.reshape(others, heads, dim).transpose(0, 1)
-    factors = later.permute(1, 2, 0)  # (N, K, rows) x (N, rows, D)
+    previous = previous.reshape(others, heads, dim)
     place = 0
     if initial_state is not None:
         multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
         place = 1
+    _sum_parts(to, place, later, previous, spans, multiplier)
+
+
+def _sum_parts(
+    to: Tensor,
+    place: int,
+    left: Tensor,
+    right: Tensor,
+    spans: Sequence[tuple[int, int, int]],
+    multiplier: Multiplier,
+) -> None:
+    """Write partial sums of left (rows, N, K) times right (rows, N, D) from a place on."""
+    factors, previous = left.permute(1, 2, 0), right.transpose(0, 1)
+    heads, _, dim = previous.shape
     apart = len(to) > 1
     for begin, size, parts in spans:
         end = begin + size * parts
@@ -201,4 +224,34 @@ def recurrent_sums(
         if whole:
             return [(d_R, sums.permute(0, 3, 1, 2, 4))]
         left.extend((d_R[matrix], sums[:, :, :, column]) for matrix, column in pairs)
+    return left
+
+
+def called_sums(
+    d_R: Tensor,
+    called: Sequence[Called],
+    d_wx: Tensor,
+    d_gates_no_input: Tensor,
+    saved: Tensor,
+    multiplier: Multiplier,
+) -> list[tuple[Tensor, Tensor]]:
+    """Sum d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
+
+    Arguments and result are as in `recurrent_sums`.
+
+    Args:
+        called: the matrices of called gates.
+        saved: the values that the forward saved, (T, B, N, D, saved), with the values y.
+    """
+    steps, batch, heads, dim, inputs = d_wx.shape
+    rows, left = steps * batch, list[tuple[Tensor, Tensor]]()
+    if not rows:
+        return left
+    for matrix, gate, place in called:
+        d_gate = d_wx[..., gate] if gate < inputs else d_gates_no_input[..., gate - inputs]
+        factors = [tensor.reshape(rows, heads, dim) for tensor in (d_gate, saved[..., place])]
+        spans = _spans(rows, d_wx.dtype, multiplier)
+        sums = _room(factors[0], 0, spans, dim)
+        _sum_parts(sums, 0, *factors, spans, multiplier)
+        left.append((d_R[matrix], sums))
     return left

@@ -133,7 +133,7 @@ class Work:
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts
-        parts = counts.states, counts.params, plan.masked, counts.unweighted
+        parts = counts.states, counts.params, plan.masked, counts.unweighted, cell.has_stages
         arguments = arguments_of(direction, *parts)
         sums = sum(counts.sums)
         batch, heads, dim = sizes
