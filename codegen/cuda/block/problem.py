@@ -7,7 +7,7 @@ import math
 from ....cellspec.cell import CellSpec
 from ....constrint import Model
 from ....constrint.language.expression import Expression
-from ...derive import Pointwise, derive
+from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
 from ..copies import row_pitch
@@ -22,9 +22,10 @@ from ..mma import (
     TILE_N,
     WARP,
 )
-from ..stage_tables import StageTables, stage_tables
+from ..stage_tables import stage_tables
 from .plan import number_bytes, part_bytes
 from .registers import backward_registers, forward_registers
+from .sources import block_sources
 
 ROWS = (4, 8)  # batch rows per block; fewer rows take fewer registers
 
@@ -64,7 +65,7 @@ def block_problem(
     """
     layout, pointwise = layout_of(cell), derive(cell)
     tables = stage_tables(pointwise, direction)
-    sources = _sources(pointwise, tables)
+    sources = block_sources(pointwise, tables)
     dim, forward = shape.head_dim, direction == "forward"
     k_tile = K_TILE_BYTES // shape.element_bytes
     m = Model()
@@ -75,7 +76,7 @@ def block_problem(
     groups = m.int("groups", [2, 1] if forward else [2])
     ahead = m.int("ahead", [8, 6, 4, 3, 2])
     warps = m.int("warps", 1, limits.threads_per_block // WARP)
-    tiles = m.int("tiles", 0, sum(pairs for _, pairs in sources) + len(sources))
+    tiles = m.int("tiles", 0, sum(source.pairs for source in sources) + len(sources))
     matrix = m.int("matrix", 0, 2**20)
     registers = m.int("registers", 1, limits.registers_per_thread)
     shared = m.int("shared", 0, limits.shared_per_block)
@@ -84,7 +85,7 @@ def block_problem(
     m.require((warps - 1) * groups * GROUP_UNITS < dim, "no warp without units")
     if forward:
         of_source = []
-        for source, pairs in sources:
+        for source, pairs, _ in sources:
             found = m.int(f"tiles_{source}", 1, pairs)
             m.require(2 * found >= groups * pairs, f"all rows of R that multiply {source}")
             m.require(2 * found <= groups * pairs + 1, f"less than a tile of padding for {source}")
@@ -94,16 +95,19 @@ def block_problem(
         m.require(matrix == K_TILE_REGISTERS * k_tiles * tiles, "R in registers")
         exchange = len(sources) * _exchange_bytes(k_tiles)
         stage = rows * row_pitch(len(layout.input_gates), dim, shape.dtype)
-        working: Expression | int = forward_registers(pointwise, shape, groups, tiles, rows)
+        own = [found for found, source in zip(of_source, sources, strict=True) if source.at_once]
+        at_once = sum(own) if tables else tiles
+        working: Expression | int = forward_registers(pointwise, shape, groups, at_once, rows)
     else:
         padded = TILE_M * math.ceil(dim / TILE_M)
-        k_tiles = sum(math.ceil(pairs * padded / k_tile) for _, pairs in sources)
+        k_tiles = sum(math.ceil(source.pairs * padded / k_tile) for source in sources)
         m.require(tiles == len(sources), "tiles per warp")
         m.require(matrix == K_TILE_REGISTERS * k_tiles, "R in registers")
         exchange = _exchange_bytes(max(k_tiles, 1))
         stage = row_pitch(len(pointwise.saved), dim, shape.dtype)
         stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
-        working = backward_registers(pointwise, shape, rows)
+        at_once = sum(source.at_once for source in sources)
+        working = backward_registers(pointwise, shape, rows, at_once)
     counted = 2 * exchange + ahead * stage
     if tables:
         counted += warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
@@ -115,18 +119,6 @@ def block_problem(
         "shared memory of an SM",
     )
     return m
-
-
-def _sources(pointwise: Pointwise, tables: StageTables | None) -> list[tuple[str, int]]:
-    """The name of what matrices multiply, and how many do: states, then arguments of gates."""
-    layout = layout_of(pointwise.cell)
-    states = [layout.states[state] for state in layout.sources.values]
-    if tables is None:
-        return list(zip(states, layout.source_pairs.values, strict=True))
-    gates = [layout.gates.names[source.pairs[0][0]] for source in tables.sources]
-    called = [f"{gate}_argument" for gate in gates[len(states) :]]
-    counts = [len(source.pairs) for source in tables.sources]
-    return list(zip([*states, *called], counts, strict=True))
 
 
 def _exchange_bytes(k_tiles: int) -> int:
