@@ -75,7 +75,6 @@ _BEHIND = {
 }
 
 
-@lru_cache(maxsize=64)
 def arguments_of(
     direction: Direction,
     states: int,
@@ -88,6 +87,13 @@ def arguments_of(
 
     A cell that is `staged` has stages: its arguments end with the address of saved statistics.
     """
+    return _arguments_of(direction, states, params, masked, unweighted, staged)
+
+
+@lru_cache(maxsize=64)
+def _arguments_of(
+    direction: Direction, states: int, params: int, masked: bool, unweighted: int, staged: bool
+) -> type[ctypes.Structure]:
     last = fields(POINTER, "statistics") if staged else []
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
