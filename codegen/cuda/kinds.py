@@ -11,6 +11,7 @@ from typing import Protocol
 import jinja2
 
 from ...cellspec.cell import CellSpec
+from ..one_stage import check_one_stage
 from ..render import register_template, unregister_template
 from ..request import PlanRequest
 from ..shape import Direction, Dtype, PlanError
@@ -70,6 +71,7 @@ class PlanKind:
             keep R on the chip, and so takes every head.
         single: whether its plans run a single step of a module's layers. Those of other kinds run a
             layer over time.
+        takes_stages: whether its kernels run cells that call gates or reduce over units.
     """
 
     plan: type[KernelPlan]
@@ -79,11 +81,24 @@ class PlanKind:
     least_nanoseconds: Callable[[Limits], tuple[float, float]] | None = None
     largest_head: LargestHead | None = None
     single: bool = False
+    takes_stages: bool = False
 
     @property
     def name(self) -> str:
         """The word that asks for it."""
         return self.plan.kind
+
+    def check(self, cell: CellSpec) -> None:
+        """Refuse a cell that kernels of this kind do not run.
+
+        Args:
+            cell: the cell.
+
+        Raises:
+            PlanError: the cell calls a gate or reduces over units, and the kind takes no such cell.
+        """
+        if not self.takes_stages:
+            check_one_stage(cell, self.name)
 
 
 # In the order of preference between plans of the same cost.
@@ -148,6 +163,7 @@ def best_tilings(
         find = kind.candidates_for_auto and (kind.tilings or kind.candidates_for_auto)
         if find is not None:
             with suppress(PlanError):  # this kind has no plan
+                kind.check(request.cell)
                 plans = sorted(find(request, direction), key=lambda plan: plan.cost)
                 found += plans[:count]
     return tuple(found)
