@@ -135,8 +135,11 @@ def _arguments_of(
     return own
 
 
-def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace` for a cell with that many states and sources."""
+def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
+    """Return the mirror of `Workspace` for a cell with that many states and sources.
+
+    That of a cell which is `staged` is of `StagedWorkspace`.
+    """
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
@@ -144,6 +147,7 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
         ("states", POINTER * states),
         *fields(POINTER * max(sources, 1), "factors products"),
         *fields(POINTER, "sums totals"),
+        *(fields(POINTER, "values numbers") if staged else ()),
     )
 
 
