@@ -124,7 +124,7 @@ KINDS: dict[str, PlanKind] = {
             least_grid_nanoseconds,
             largest_grid_head,
         ),
-        PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels),
+        PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels, takes_stages=True),
         PlanKind(StepPlan, step_kernels, step_kernels, single=True),
     )
 }

@@ -75,6 +75,12 @@ class StageTables:
         return stages.statistics if forward else stages.saved_statistics
 
     @property
+    def computed(self) -> tuple[str, ...]:
+        """The names of the numbers of a head that the direction computes."""
+        stages = self.functions.stages
+        return stages.statistics if self.direction == "forward" else stages.sums
+
+    @property
     def _products(self) -> tuple[ProductPlace, ...]:
         forward = self.direction == "forward"
         return self.functions.products if forward else self.functions.returned_products
@@ -124,6 +130,17 @@ class StageTables:
         """The first pair of each source."""
         counts = [len(source.pairs) for source in self.sources]
         return [sum(counts[:place]) for place in range(len(counts))]
+
+    @property
+    def value_stages(self) -> list[int]:
+        """The stage that leaves each value of a unit; -1 where a product gives it."""
+        of = {name: place for place, each in enumerate(self.stages) for name in each.results}
+        return [of.get(name, -1) for name in self.values]
+
+    @property
+    def first_stages(self) -> tuple[int, ...]:
+        """The first of the stages that follow each other without a product of a matrix."""
+        return (0, *sorted({source.stage for source in self.sources if source.state < 0}))
 
     def stage_of(self, names: tuple[str, ...]) -> list[int]:
         """The stage of a backward that computes the gradient of each name."""

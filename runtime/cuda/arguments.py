@@ -75,7 +75,6 @@ _BEHIND = {
 }
 
 
-@lru_cache(maxsize=64)
 def arguments_of(
     direction: Direction,
     states: int,
@@ -88,6 +87,13 @@ def arguments_of(
 
     A cell that is `staged` has stages: its arguments end with the address of saved statistics.
     """
+    return _arguments_of(direction, states, params, masked, unweighted, staged)
+
+
+@lru_cache(maxsize=64)
+def _arguments_of(
+    direction: Direction, states: int, params: int, masked: bool, unweighted: int, staged: bool
+) -> type[ctypes.Structure]:
     last = fields(POINTER, "statistics") if staged else []
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
@@ -129,8 +135,11 @@ def arguments_of(
     return own
 
 
-def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace` for a cell with that many states and sources."""
+def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
+    """Return the mirror of `Workspace` for a cell with that many states and sources.
+
+    That of a cell which is `staged` is of `StagedWorkspace`.
+    """
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
@@ -138,6 +147,7 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
         ("states", POINTER * states),
         *fields(POINTER * max(sources, 1), "factors products"),
         *fields(POINTER, "sums totals"),
+        *(fields(POINTER, "values numbers") if staged else ()),
     )
 
 

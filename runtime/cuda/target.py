@@ -53,6 +53,7 @@ class CudaTarget(Target):
     device = "cuda"
     takes_masks = True
     takes_inputs = True
+    takes_stages = True
     takes_steps = True
     steps_as_sequences = True
     at_once = True

@@ -213,8 +213,6 @@ def check_wavefront(
         raise wavefront_error(what, "lengths or resets, with which layers run one by one")
     if settings.cell.inputs:
         raise wavefront_error(what, "a cell with an Input, with which layers run one by one")
-    if settings.cell.has_stages:
-        raise wavefront_error(what, "a cell with stages, with which layers run one by one")
     if name == "reference":
         raise wavefront_error(what, "a call by torch operations, which run layer by layer")
     if settings.both:
@@ -223,6 +221,8 @@ def check_wavefront(
         raise wavefront_error(what, "all states, with which layers run one by one")
     if not TARGETS[name].at_once:
         raise wavefront_error(what, f"tensors on {device}")
+    if settings.cell.has_stages:
+        raise wavefront_error(what, "a cell with stages, with which layers run one by one")
 
 
 @constant_in_graphs

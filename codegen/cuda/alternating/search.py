@@ -15,8 +15,10 @@ from ..cost.inputs import CostInputs
 from ..kernel_plan import MOST_BLOCKS
 from ..limits import KIB, Limits
 from ..mma import TILE_M, TILE_N
+from ..stage_tables import stage_tables
 from .cost import alternating_start, alternating_step
 from .plan import AlternatingPlan, OwnProduct
+from .staged_plan import StagedAlternatingPlan
 
 _WARPS = 8
 _ROWS = (16, 32)  # batch rows per block, so that a thread has at most one item
@@ -32,7 +34,8 @@ _SPLITS = (1, 2, 4, 4)  # blocks that share K in the backward, by the number of 
 def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[AlternatingPlan, ...]:
     """The alternating plans of one direction; every head dim has one.
 
-    First those with fused steps, then the one with the matrix library's product.
+    First those with fused steps, then the one with the matrix library's product. A cell with stages
+    has the latter alone.
 
     Args:
         request: what the plans are asked for.
@@ -52,19 +55,25 @@ def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[Alt
         )
     inputs = CostInputs.of(cell, shape, limits, request.tf32)
 
-    def plan(own: OwnProduct | None) -> AlternatingPlan:
-        plan = AlternatingPlan(
-            direction=direction,
-            arch=limits.arch,
-            dtype=shape.dtype,
-            own=own,
-            tf32=request.tf32,
-            save=request.save,
-        )
+    def estimated(plan: AlternatingPlan) -> AlternatingPlan:
         start = alternating_start(inputs, plan)
         return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan), start))
 
-    return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))
+    common = {
+        "direction": direction,
+        "arch": limits.arch,
+        "dtype": shape.dtype,
+        "tf32": request.tf32,
+        "save": request.save,
+    }
+    tables = stage_tables(inputs.pointwise, direction)
+    if tables is not None:
+        by_head = bool(tables.statistics)
+        staged = StagedAlternatingPlan(**common, first_stages=tables.first_stages, by_head=by_head)
+        return (estimated(staged),)
+    library = AlternatingPlan(**common)
+    owns = (both[direction] for both in _own_products(cell, shape, limits))
+    return (*(estimated(replace(library, own=own)) for own in owns), estimated(library))
 
 
 def _own_products(
