@@ -100,7 +100,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
             reaches={} if pointwise.stages else _reaches(pointwise),
             functions=emit_used_functions(
-                map(pointwise.program, plan.directions), provided=plan.provided
+                map(pointwise.program, plan.directions), provided=_provided(pointwise, plan)
             ),
             more_functions=more_functions,
             called=emit_called_functions,
@@ -171,6 +171,11 @@ def unregister_template(name: str) -> None:
 
 _registered_loaders: dict[str, jinja2.BaseLoader] = {}
 _registered_headers: dict[str, tuple[tuple[str, str], ...]] = {}
+
+
+def _provided(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> frozenset[str]:
+    """The functions of the table that headers write themselves."""
+    return plan.provided | (plan.provided_to_stages if pointwise.stages else frozenset())
 
 
 def _stages(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> dict[str, object]:

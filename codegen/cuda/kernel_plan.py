@@ -98,6 +98,7 @@ class KernelPlan(ABC):
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = provided
+    provided_to_stages: ClassVar[frozenset[str]] = frozenset({"rsqrt"})  # besides, to such cells
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 
     direction: Direction

@@ -123,10 +123,10 @@ class StageTables:
             yield layout.pair_gates.values[i].number, layout.pair_matrices.values[i].number
 
     @property
-    def meets(self) -> bool:
-        """Whether all units of a head wait for each other within a step."""
-        called = any(source.state < 0 for source in self.sources)
-        return called or bool(self.statistics)
+    def meetings(self) -> int:
+        """How often all units of a head wait for each other within a step."""
+        called = {source.stage for source in self.sources if source.state < 0}
+        return len(called | {statistic.stage for statistic in self.statistics})
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:

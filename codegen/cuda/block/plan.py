@@ -51,7 +51,7 @@ def store_bytes(tables: StageTables, rows: int, dim: int, dtype: Dtype) -> int:
     counts = [len(layout.input_gates), len(layout.gradients) - len(layout.input_gates)]
     if tables.direction == "forward":
         counts = [tables.saved]
-    if not tables.meets:
+    if not tables.meetings:
         return 0
     several = [count for count in counts if count * size not in (0, *_ACCESSES)]
     return sum(rows * row_pitch(count, dim, dtype) for count in several)

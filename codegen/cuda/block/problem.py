@@ -96,9 +96,14 @@ def block_problem(
         m.require(matrix == K_TILE_REGISTERS * k_tiles * tiles, "R in registers")
         exchange = len(sources) * _exchange_bytes(k_tiles)
         stage = rows * row_pitch(len(layout.input_gates), dim, shape.dtype)
-        own = [found for found, source in zip(of_source, sources, strict=True) if source.at_once]
-        at_once = sum(own) if tables else tiles
-        working: Expression | int = forward_registers(pointwise, shape, groups, at_once, rows)
+        working: Expression | int
+        if tables:
+            own = zip(of_source, sources, strict=True)
+            at_once = m.int("tiles_at_once", 0, sum(source.pairs for source in sources))
+            m.require(at_once == sum(t for t, s in own if s.at_once), "tiles of the widest stage")
+            working = forward_registers(pointwise, shape, groups, at_once, rows)
+        else:
+            working = forward_registers(pointwise, shape, groups, tiles, rows)
     else:
         padded = TILE_M * math.ceil(dim / TILE_M)
         k_tiles = sum(math.ceil(source.pairs * padded / k_tile) for source in sources)
@@ -107,8 +112,8 @@ def block_problem(
         exchange = _exchange_bytes(max(k_tiles, 1))
         stage = row_pitch(len(pointwise.saved), dim, shape.dtype)
         stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
-        at_once = sum(source.at_once for source in sources)
-        working = backward_registers(pointwise, shape, rows, at_once)
+        widest = sum(source.at_once for source in sources)
+        working = backward_registers(pointwise, shape, rows, widest)
     counted = 2 * exchange + ahead * stage
     if tables:
         counted += warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
