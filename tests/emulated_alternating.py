@@ -1,4 +1,4 @@
-"""Alternating plans of a GPU on the CPU: their kernels as C++, with a fiber for each lane of a block.
+"""Alternating plans of a GPU on the CPU: kernels as C++, with a fiber for each lane of a block.
 
 What NVRTC would compile runs on addresses of tensors of the CPU, so that values of calls can be
 compared without a GPU. Products are torch's. A graph is a list of calls.

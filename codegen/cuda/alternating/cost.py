@@ -2,10 +2,10 @@
 
 A call has a start, `library.start` or `fused.start`, which its steps share.
 
-With the matrix library's product:
+With the matrix library's product, of one kernel or, with stages, of several:
 
-    exchange  = launches * library.launch
-    product   = library.product + row_blocks * bytes of R / library.l2_bandwidth
+    exchange  = kernels * launches * library.launch
+    product   = kernels * library.product + row_blocks * bytes of R / library.l2_bandwidth
     pointwise = traffic
 
 With fused steps, where the next step's blocks start before a step ends (from compute capability 9.0
@@ -48,7 +48,7 @@ def alternating_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
     """
     if plan.own:
         return _fused_step(inputs, plan.direction, plan.own)
-    return _library_step(inputs, plan.direction)
+    return _library_step(inputs, plan)
 
 
 def alternating_start(inputs: CostInputs, plan: AlternatingPlan) -> float:
@@ -62,14 +62,15 @@ def alternating_start(inputs: CostInputs, plan: AlternatingPlan) -> float:
     return constants.start.of(plan.direction)
 
 
-def _library_step(inputs: CostInputs, direction: Direction) -> Step:
-    """A product by the matrix library, and a pointwise kernel."""
+def _library_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
+    """A product by the matrix library and a pointwise kernel, or several of both."""
     library, shape = inputs.constants.library, inputs.shape
     pairs = len(inputs.pointwise.cell.dense_pairs)
     weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
     reads = math.ceil(shape.batch / _LIBRARY_ROWS)
-    multiply = library.product + reads * weights / library.l2_bandwidth if pairs else 0
-    launches = 1.0 if direction == "forward" else 1.5
+    kernels = len(plan.step_names)
+    multiply = kernels * library.product + reads * weights / library.l2_bandwidth if pairs else 0
+    launches = kernels * (1.0 if plan.direction == "forward" else 1.5)
     traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:

@@ -1,4 +1,4 @@
-"""The command line with a cell whose step has stages, which no CUDA kernel runs."""
+"""The command line with a cell whose step has stages."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def test_show_has_the_exchanges(run: Callable[..., Result]) -> None:
         ("latex", "n_t(y) &= W_{n} x_t + R_{n} y"),
         ("cpp", "#define RNNC_STAGES"),
         ("json", '"tanh(n(sigmoid(r)*h)) - mean(h)"'),
+        ("cuda", "rnnc_forward_step_1"),
     ],
 )
 def test_show_everything_that_needs_no_gpu(
@@ -49,22 +50,12 @@ def test_show_everything_that_needs_no_gpu(
     assert shown in result.stdout
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("show", "staged.py:staged", "--what", "cuda"),
-        ("show", "staged.py:staged", "--what", "program"),
-        ("plan", "staged.py:staged"),
-        ("build", "staged.py:staged", "--arch", "sm_90a"),
-    ],
-    ids=lambda words: " ".join(words[:4]),
-)
-def test_what_needs_a_plan_is_one_message(run: Callable[..., Result], command: tuple) -> None:
-    result = run(*command)
+def test_a_kind_of_plan_without_stages_is_one_message(run: Callable[..., Result]) -> None:
+    result = run("plan", "staged.py:staged", "--variant", "cluster")
     assert result.exit_code == 1
     *_, found, wanted, write = result.stderr.strip().splitlines()
     assert found.startswith("  found:  `")
-    assert wanted.endswith("gates that are not called, and no reductions, for alternating kernels")
+    assert wanted.endswith("gates that are not called, and no reductions, for cluster kernels")
     assert write.startswith('  write:  backend="auto" in the call')
 
 
@@ -77,8 +68,8 @@ def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
     assert "kept until then: 16 bytes per step and unit in float32" in lines
 
 
-def test_report_shows_the_refusal_in_place_of_a_plan(run: Callable[..., Result]) -> None:
+def test_report_shows_refusals_beside_plans(run: Callable[..., Result]) -> None:
     assert run("report", "staged.py:staged", "-o", "staged.html").exit_code == 0
     page = Path("staged.html").read_text(encoding="utf-8")
-    assert "no reductions, for alternating kernels" in page
+    assert "no reductions, for cluster kernels" in page
     assert "C++, both directions" in page
