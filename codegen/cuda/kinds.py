@@ -111,6 +111,7 @@ KINDS: dict[str, PlanKind] = {
             block_kernels,
             tilings=block_tilings,
             largest_head=largest_block_head,
+            takes_stages=True,
         ),
         PlanKind(ClusterPlan, cluster_kernels, cluster_kernels, largest_head=largest_cluster_head),
         PlanKind(
