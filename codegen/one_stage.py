@@ -7,12 +7,13 @@ from ..cellspec.stages.levels import first_stage
 from .shape import PlanError
 
 
-def check_one_stage(cell: CellSpec, kernels: str = "CUDA") -> None:
+def check_one_stage(cell: CellSpec, kernels: str, write: str) -> None:
     """Refuse a cell whose step needs a product or a reduction of values that it has computed.
 
     Args:
         cell: the cell.
-        kernels: those that refuse it, in a word: a kind of plan.
+        kernels: those that refuse it, in a word.
+        write: what to write instead.
 
     Raises:
         PlanError: names the first of them.
@@ -25,5 +26,5 @@ def check_one_stage(cell: CellSpec, kernels: str = "CUDA") -> None:
         cell.name,
         f"`{found}`, {what}",
         f"gates that are not called, and no reductions, for {kernels} kernels",
-        'backend="auto" in the call: kernels on a CPU, else operations of torch, step by step',
+        write,
     )

@@ -98,7 +98,7 @@ class PlanKind:
             PlanError: the cell calls a gate or reduces over units, and the kind takes no such cell.
         """
         if not self.takes_stages:
-            check_one_stage(cell, self.name)
+            check_one_stage(cell, self.name, 'variant="auto"')
 
 
 # In the order of preference between plans of the same cost.

@@ -249,9 +249,10 @@ def called_sums(
         return left
     for matrix, gate, place in called:
         d_gate = d_wx[..., gate] if gate < inputs else d_gates_no_input[..., gate - inputs]
-        factors = [tensor.reshape(rows, heads, dim) for tensor in (d_gate, saved[..., place])]
+        d_gate = d_gate.reshape(rows, heads, dim)
+        multiplied = saved[..., place].reshape(rows, heads, dim)
         spans = _spans(rows, d_wx.dtype, multiplier)
-        sums = _room(factors[0], 0, spans, dim)
-        _sum_parts(sums, 0, *factors, spans, multiplier)
+        sums = _room(d_gate, 0, spans, dim)
+        _sum_parts(sums, 0, d_gate, multiplied, spans, multiplier)
         left.append((d_R[matrix], sums))
     return left

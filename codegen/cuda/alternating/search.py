@@ -59,19 +59,25 @@ def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[Alt
         start = alternating_start(inputs, plan)
         return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan), start))
 
-    common = {
-        "direction": direction,
-        "arch": limits.arch,
-        "dtype": shape.dtype,
-        "tf32": request.tf32,
-        "save": request.save,
-    }
     tables = stage_tables(inputs.pointwise, direction)
     if tables is not None:
-        by_head = bool(tables.statistics)
-        staged = StagedAlternatingPlan(**common, first_stages=tables.first_stages, by_head=by_head)
+        staged = StagedAlternatingPlan(
+            direction=direction,
+            arch=limits.arch,
+            dtype=shape.dtype,
+            tf32=request.tf32,
+            save=request.save,
+            first_stages=tables.first_stages,
+            by_head=bool(tables.statistics),
+        )
         return (estimated(staged),)
-    library = AlternatingPlan(**common)
+    library = AlternatingPlan(
+        direction=direction,
+        arch=limits.arch,
+        dtype=shape.dtype,
+        tf32=request.tf32,
+        save=request.save,
+    )
     owns = (both[direction] for both in _own_products(cell, shape, limits))
     return (*(estimated(replace(library, own=own)) for own in owns), estimated(library))
 

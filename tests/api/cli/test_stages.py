@@ -1,4 +1,4 @@
-"""The command line with a cell whose step has stages."""
+"""The command line with a cell whose step has stages, which some kinds of plans run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def test_show_has_the_exchanges(run: Callable[..., Result]) -> None:
         ("latex", "n_t(y) &= W_{n} x_t + R_{n} y"),
         ("cpp", "#define RNNC_STAGES"),
         ("json", '"tanh(n(sigmoid(r)*h)) - mean(h)"'),
-        ("cuda", "rnnc_forward_step_1"),
     ],
 )
 def test_show_everything_that_needs_no_gpu(
@@ -50,13 +49,39 @@ def test_show_everything_that_needs_no_gpu(
     assert shown in result.stdout
 
 
-def test_a_kind_of_plan_without_stages_is_one_message(run: Callable[..., Result]) -> None:
-    result = run("plan", "staged.py:staged", "--variant", "cluster")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show", "staged.py:staged", "--what", "cuda", "--variant", "cluster"),
+        ("plan", "staged.py:staged", "--variant", "cluster"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_kind_without_stages_refuses_by_name(run: Callable[..., Result], command: tuple) -> None:
+    result = run(*command)
     assert result.exit_code == 1
     *_, found, wanted, write = result.stderr.strip().splitlines()
-    assert found.startswith("  found:  `")
-    assert wanted.endswith("gates that are not called, and no reductions, for cluster kernels")
-    assert write.startswith('  write:  backend="auto" in the call')
+    assert found == "  found:  `n(sigmoid(r)*h)`, a product with a value of the step"
+    assert wanted == "  wanted: gates that are not called, and no reductions, for cluster kernels"
+    assert write == '  write:  variant="auto"'
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (("show", "staged.py:staged", "--what", "cuda"), "#define RNNC_STAGES"),
+        (("show", "staged.py:staged", "--what", "program"), "launch rnnc_forward"),
+        (("plan", "staged.py:staged"), "wants gates that are not called"),
+        (("limits", "--cell", "staged.py:staged"), "1 x 176        -     -"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_commands_take_the_kinds_with_stages(
+    run: Callable[..., Result], command: tuple, shown: str
+) -> None:
+    result = run(*command)
+    assert result.exit_code == 0
+    assert shown in result.stdout
 
 
 def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
@@ -68,7 +93,7 @@ def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
     assert "kept until then: 16 bytes per step and unit in float32" in lines
 
 
-def test_report_shows_refusals_beside_plans(run: Callable[..., Result]) -> None:
+def test_report_shows_which_kinds_refuse(run: Callable[..., Result]) -> None:
     assert run("report", "staged.py:staged", "-o", "staged.html").exit_code == 0
     page = Path("staged.html").read_text(encoding="utf-8")
     assert "no reductions, for cluster kernels" in page

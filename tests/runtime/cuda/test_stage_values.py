@@ -48,7 +48,9 @@ def found(rnn, dtype, dim, **call):
 
 def compare(cell, call, dtype, dim, **options):
     kernels = found(module(cell, "simulated", dtype, dim, **options), dtype, dim, **call)
-    wanted = found(module(cell, "reference", torch.float64, dim, **options), torch.float64, dim, **call)
+    wanted = found(
+        module(cell, "reference", torch.float64, dim, **options), torch.float64, dim, **call
+    )
     bound = 3e-5 if dtype == torch.float32 else 4e-2
     for name, value in wanted.items():
         assert not kernels[name].isnan().any(), name

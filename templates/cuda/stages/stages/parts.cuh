@@ -21,16 +21,22 @@ RNNC_INLINE real lowest() { return -real(__uint_as_float(0x7f800000u)); }
 // NaN if one of the two is.
 RNNC_INLINE real larger(real x, real y) { return x > y || x != x ? x : y; }
 
+RNNC_CONSTEXPR bool is_of_largest(StatisticKind kind) {
+  return kind == StatisticKind::kLargest || kind == StatisticKind::kSoftmax;
+}
+// Whether the second number says anything.
+RNNC_CONSTEXPR bool has_second(StatisticKind kind) {
+  return kind != StatisticKind::kMean && kind != StatisticKind::kTotal;
+}
+
 // Of no value, and of one.
 template <StatisticKind kind>
 RNNC_INLINE Part no_part() {
-  constexpr bool of_largest = kind == StatisticKind::kLargest || kind == StatisticKind::kSoftmax;
-  return {of_largest ? lowest() : real(0), real(0), real(0)};
+  return {is_of_largest(kind) ? lowest() : real(0), real(0), real(0)};
 }
 template <StatisticKind kind>
 RNNC_INLINE Part part_of(real x) {
-  constexpr bool of_largest = kind == StatisticKind::kLargest || kind == StatisticKind::kSoftmax;
-  return {x, of_largest ? real(1) : real(0), real(1)};
+  return {x, is_of_largest(kind) ? real(1) : real(0), real(1)};
 }
 
 // A sum of exp(x - from) as one of exp(x - to).
@@ -38,34 +44,58 @@ RNNC_INLINE real moved(real sum, real from, real to) {
   return sum == real(0) ? real(0) : sum * exp(from - to);
 }
 
-template <StatisticKind kind>
-RNNC_INLINE void add_part(Part& to, const Part& other) {
-  const real count = to.count + other.count;
-  if constexpr (kind == StatisticKind::kLargest) {
-    const real most = larger(to.first, other.first);
-    to.second = (to.first == most ? to.second : real(0)) +
-                (other.first == most ? other.second : real(0));
-    to.first = most;
-  } else if constexpr (kind == StatisticKind::kSoftmax) {
-    const real most = larger(to.first, other.first);
-    to.second = moved(to.second, to.first, most) + moved(other.second, other.first, most);
-    to.first = most;
-  } else if constexpr (kind == StatisticKind::kMoments) {
-    const real share = count > real(0) ? other.count / count : real(0);
-    const real distance = other.first - to.first;
-    to.second += other.second + distance * distance * (to.count * share);
-    to.first += distance * share;
-  } else {
-    to.first += other.first;
+// f(0) + … + f(n - 1), in pairs: a chain of additions would take longer.
+template <int n, typename Term>
+RNNC_INLINE real sum_in_pairs(const Term& term) {
+  real sums[n];
+  repeat<n>([&](int i) { sums[i] = term(i); });
+#pragma unroll
+  for (int step = 1; step < n; step *= 2) {
+#pragma unroll
+    for (int i = 0; i + step < n; i += 2 * step) sums[i] += sums[i + step];
   }
-  to.count = count;
+  return sums[0];
+}
+
+// The part of the values of n parts. The compiler knows counts that are the same everywhere.
+template <StatisticKind kind, int n>
+RNNC_INLINE Part united(const Part (&parts)[n]) {
+  Part all = parts[0];
+  all.count = sum_in_pairs<n>([&](int i) { return parts[i].count; });
+  if constexpr (is_of_largest(kind)) {
+#pragma unroll
+    for (int i = 1; i < n; ++i) all.first = larger(all.first, parts[i].first);
+    all.second = sum_in_pairs<n>([&](int i) {
+      const Part& part = parts[i];
+      if constexpr (kind == StatisticKind::kSoftmax) {
+        return moved(part.second, part.first, all.first);
+      } else {
+        return part.first == all.first ? part.second : real(0);
+      }
+    });
+  } else if constexpr (kind == StatisticKind::kMoments) {
+    // Relative to the first mean: the sum of large means would lose their differences.
+    const real share = all.count > real(0) ? real(1) / all.count : real(0);
+    const real off = sum_in_pairs<n>([&](int i) {
+      return i == 0 ? real(0) : (parts[i].first - parts[0].first) * (parts[i].count * share);
+    });
+    all.first = parts[0].first + off;
+    all.second = sum_in_pairs<n>([&](int i) {
+      const real distance = parts[i].first - all.first;
+      return parts[i].second + distance * distance * parts[i].count;
+    });
+  } else {
+    all.first = sum_in_pairs<n>([&](int i) { return parts[i].first; });
+  }
+  return all;
 }
 
 // The numbers of a statistic from the part of all its values.
 template <StatisticKind kind>
 RNNC_INLINE void set_numbers(real* to, const Part& all) {
+  const real share = real(1) / all.count;
   if constexpr (kind == StatisticKind::kMean) {
-    to[0] = all.first / all.count;
+    to[0] = all.first * share;
   } else if constexpr (kind == StatisticKind::kTotal) {
     to[0] = all.first;
   } else if constexpr (kind == StatisticKind::kLargest) {
@@ -73,7 +103,7 @@ RNNC_INLINE void set_numbers(real* to, const Part& all) {
     to[1] = all.second;
   } else if constexpr (kind == StatisticKind::kMoments) {
     to[0] = all.first;
-    to[1] = all.second / all.count;
+    to[1] = all.second * share;
   } else {
     to[0] = all.second;
     to[1] = all.first;

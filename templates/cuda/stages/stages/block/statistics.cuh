@@ -24,62 +24,50 @@ struct BlockStatistics {
   static RNNC_MEMBER void publish(char* to, int warp, int lane, const Value& value) {
     for_statistics_of<stage>([&](auto index) {
       constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+      constexpr StatisticKind kind = statistic.kind;
       repeat<rows>([&](int j) {
-        Part part = no_part<statistic.kind>();
+        Part parts[units * statistic.count];
         repeat<units>([&](int i) {
           const bool exists = kWhole || warp * kWarpUnits + 8 * i + (lane >> 2) < head_dim;
           repeat<statistic.count>([&](int k) {
-            const real x = value(i, j, kStatisticValues[statistic.first + k]);
-            Part other = part_of<statistic.kind>(x), none = no_part<statistic.kind>();
-            if (!kWhole && !exists) other = none;
-            if (i + k == 0) {
-              part = other;
-            } else {
-              add_part<statistic.kind>(part, other);
-            }
+            const Part part = part_of<kind>(value(i, j, kStatisticValues[statistic.first + k]));
+            parts[i * statistic.count + k] = exists ? part : no_part<kind>();
           });
         });
+        Part both[2] = {united<kind>(parts)};
         repeat<3>([&](int bit) {
-          Part other = {__shfl_xor_sync(~0u, part.first, 4 << bit),
-                        kPairs<statistic.kind> ? __shfl_xor_sync(~0u, part.second, 4 << bit) : real(0),
-                        kWhole ? part.count : __shfl_xor_sync(~0u, part.count, 4 << bit)};
-          add_part<statistic.kind>(part, other);
+          const int other = 4 << bit;
+          both[1].first = __shfl_xor_sync(~0u, both[0].first, other);
+          if (has_second(kind)) both[1].second = __shfl_xor_sync(~0u, both[0].second, other);
+          both[1].count = kWhole ? both[0].count : __shfl_xor_sync(~0u, both[0].count, other);
+          both[0] = united<kind>(both);
         });
-        if (lane < 4) {
-          real* const own = at(to, index, warp, rows * lane + j);
-          own[0] = part.first;
-          own[1] = part.second;
-        }
+        if (lane < 4) *at(to, index, warp, rows * lane + j) = {both[0].first, both[0].second};
       });
     });
   }
 
   // After the barrier: the numbers of each row.
   template <int stage, int n>
-  static RNNC_MEMBER void collect(const char* from, int lane, real (&numbers)[rows][n]) {
+  static RNNC_MEMBER void collect(char* from, int lane, real (&numbers)[rows][n]) {
     for_statistics_of<stage>([&](auto index) {
       constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
       repeat<rows>([&](int j) {
-        Part all;
-        unroll<warps>([&](auto warp) {
-          constexpr int rest = head_dim - decltype(warp)::value * kWarpUnits;
-          const real* const own =
-              at(const_cast<char*>(from), index, warp, rows * (lane & 3) + j);
-          const Part part = {own[0], own[1], real(minimum(rest, kWarpUnits) * statistic.count)};
-          if constexpr (decltype(warp)::value == 0) {
-            all = part;
-          } else {
-            add_part<statistic.kind>(all, part);
-          }
+        Part parts[warps];
+        repeat<warps>([&](int warp) {
+          const Words words = *at(from, index, warp, rows * (lane & 3) + j);
+          const int exist = minimum(head_dim - warp * kWarpUnits, kWarpUnits);
+          parts[warp] = {words.first, words.second, real(exist * statistic.count)};
         });
-        set_numbers<statistic.kind>(numbers[j] + statistic.to, all);
+        set_numbers<statistic.kind>(numbers[j] + statistic.to, united<statistic.kind>(parts));
       });
     });
   }
 
  private:
-  template <StatisticKind kind>
-  static constexpr bool kPairs = kind != StatisticKind::kMean && kind != StatisticKind::kTotal;
+  struct __align__(2 * sizeof(real)) Words {
+    real first, second;
+  };
 
   template <int stage, typename Body>
   static RNNC_MEMBER void for_statistics_of(const Body& body) {
@@ -87,8 +75,8 @@ struct BlockStatistics {
       if constexpr (kStageStatistics[decltype(index)::value].stage == stage) body(index);
     });
   }
-  static RNNC_MEMBER real* at(char* base, int statistic, int warp, int row) {
-    return reinterpret_cast<real*>(base + (statistic * warps + warp) * kWarpBytes) + 2 * row;
+  static RNNC_MEMBER Words* at(char* base, int statistic, int warp, int row) {
+    return reinterpret_cast<Words*>(base + (statistic * warps + warp) * kWarpBytes) + row;
   }
 };
 
