@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 
 from ...layout import layout_of
-from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..mma import TILE_N
@@ -47,7 +46,7 @@ def alternating_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
         plan: of the kernels; its own estimate is not read.
     """
     if plan.own:
-        return _fused_step(inputs, plan.direction, plan.own)
+        return _fused_step(inputs, plan, plan.own)
     return _library_step(inputs, plan)
 
 
@@ -79,11 +78,11 @@ def _library_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
     return step
 
 
-def _fused_step(inputs: CostInputs, direction: Direction, own: OwnProduct) -> Step:
-    """One kernel that multiplies and computes the equations."""
-    shape, fused, forward = inputs.shape, inputs.constants.fused, direction == "forward"
+def _fused_step(inputs: CostInputs, plan: AlternatingPlan, own: OwnProduct) -> Step:
+    """One kernel that multiplies and computes the equations, or one for each product of a step."""
+    shape, fused, forward = inputs.shape, inputs.constants.fused, plan.direction == "forward"
     layout = layout_of(inputs.pointwise.cell)
-    pairs, sources = len(layout.pair_gates), len(layout.sources)
+    kernels, pairs, sources = len(plan.step_names), len(layout.pair_gates), len(layout.sources)
     blocks = shape.heads * math.ceil(shape.head_dim / TILE_N) * math.ceil(shape.batch / own.rows)
     waves = math.ceil(blocks / inputs.limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
@@ -104,6 +103,6 @@ def _fused_step(inputs: CostInputs, direction: Direction, own: OwnProduct) -> St
             taken = exchange * hop + fused.chain + product * max(all_reads, block_reads)
         if not forward:
             taken += exchange * fused.exchange * (own.split > 1) + fused.chain / 2
-        return taken + traffic
+        return kernels * taken + traffic
 
     return step
