@@ -64,7 +64,7 @@ class BlockPlan(TiledPlan):
         return self.ahead * states_needed(cell, self) * rows
 
     def staged_bytes(self, tables: StageTables) -> int:
-        """Bytes of shared memory for numbers of heads, those of steps in flight and those of a step.
+        """Bytes of shared memory for numbers of heads: of a step, and of steps in flight.
 
         Args:
             tables: the stages of the plan's direction.

@@ -18,6 +18,7 @@ from ..mma import (
     K_TILE_BYTES,
     K_TILE_REGISTERS,
     RESERVED_SHARED,
+    SCHEDULERS,
     TILE_M,
     TILE_N,
     WARP,
@@ -111,6 +112,12 @@ def block_problem(
     counted = 2 * exchange + ahead * stage
     if tables:
         counted += warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
+        # A block's warps get their registers in turns of one per scheduler.
+        turns = m.int("turns", 1, math.ceil(limits.threads_per_block / WARP / SCHEDULERS))
+        m.require(SCHEDULERS * turns >= warps, "every warp has a scheduler")
+        m.require(SCHEDULERS * (turns - 1) < warps, "no turn without warps")
+        held = WARP * SCHEDULERS * turns * blocks * registers
+        m.require(held <= limits.registers, "registers of an SM, in turns of warps")
     m.require(shared == counted, "two exchange buffers and the loads ahead")
     m.require(registers >= matrix + working, "registers per thread")
     m.require(WARP * warps * blocks * registers <= limits.registers, "registers of an SM")

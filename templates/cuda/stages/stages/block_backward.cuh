@@ -12,125 +12,157 @@
 
 namespace rnnc::block_backward {
 
-RNNC_INLINE void run_head(const StagedBackwardArguments& a, const Order& order) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
-  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
-  const int first_unit = warp * kWarpUnits, steps = static_cast<int>(tile_steps.of(a));
-  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
+// What a thread does for the steps of its block.
+struct StagedBackward {
+  const StagedBackwardArguments& a;
+  const TileSteps tile_steps;
+  const int steps, lane, warp;
+  const int64 head, first_row;
 
   Weights weights;
-  weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
-    const int unit = first_unit + 8 * half + (lane >> 2);
-    __builtin_assume(kPaddedDim > Plan::kHeadDim || unit < Plan::kHeadDim);
-    return unit;
-  });
   StagedItems items;
-  items.load(a, head, first_row, first_unit, lane, tile_steps, order);
-  for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
-
   StepCopy copy;
-  copy.prepare(a, head, first_row, steps, order);
   NumberCopy number_copy;
-  number_copy.begin(a, head, first_row);
-  char* const stages = shared + 2 * GradientExchange::kBytes;
-  char* const parts = shared + kSharedBytes;
-  char* const number_stages = parts + Statistics::kBytes;
-  Handover<true> handover(a);
-  const auto prefetch = [&](int t, int stage_idx) {
+  Handover<true> handover;
+  int64 step_size;           // of [B, N, D]
+  int fragment;
+  int place;                 // among those of copies: of the step
+  char *buffer, *next_buffer;  // of gradients: of the step, and of the one before it
+
+  RNNC_MEMBER StagedBackward(const StagedBackwardArguments& arguments, const TileSteps& count,
+                             int64 row)
+      : a(arguments), tile_steps(count), steps(static_cast<int>(count.of(arguments))),
+        lane(threadIdx.x & 31), warp(threadIdx.x >> 5), head(blockIdx.x), first_row(row),
+        handover(arguments) {}
+
+  static RNNC_MEMBER char* data_at(int place) {
+    return shared + 2 * GradientExchange::kBytes + place * kStageBytes;
+  }
+  static RNNC_MEMBER char* parts() { return shared + kSharedBytes; }
+  static RNNC_MEMBER char* numbers_at(int place) {
+    return parts() + Statistics::kBytes + place * NumberCopy::kBytes;
+  }
+  // Begins to copy what step t reads, or nothing before the first.
+  RNNC_MEMBER void copy_data(int t, int to) {
     if (t >= 0) {
       handover.wait(a, t);
-      copy.issue(a, t, stages + stage_idx * kStageBytes);
-      number_copy.issue(number_stages + stage_idx * NumberCopy::kBytes, copy.time.at(t));
+      copy.issue(a, t, data_at(to));
+      number_copy.issue(numbers_at(to), copy.time.at(t));
     }
     cp_async_commit();
-  };
-#pragma unroll 1
-  for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
-  cp_async_wait<Plan::kNumStages - 1>();
-  __syncthreads();
+  }
+  // Goes on to step t, whose data is at the place of this step; to none before the first.
+  RNNC_MEMBER void go_on(int t) {
+    const bool exists = t >= 0 && t < steps;
+    const char* const restarts = data_at(place) + before_offset(0);
+    items.masks.advance(a, copy.time, exists ? copy.restarts.read(restarts, copy.time.at(t)) : 0);
+  }
 
-  items.masks.advance(
-      a, copy.time,
-      steps > 0 ? copy.restarts.read(stages + before_offset(0), copy.time.at(steps - 1)) : 0);
-  const int fragment = launder(GradientExchange::first_fragment(lane));
-  int stage_idx = 0, buffer_offset = 0;
-#pragma unroll 1
-  for (int t = steps - 1; t >= 0; --t) {
-    char* const buffer = shared + buffer_offset;
-    const char* const data = stages + stage_idx * kStageBytes;
-    const char* const numbers = number_stages + stage_idx * NumberCopy::kBytes;
-    items.for_each([&](int half, int j) { items.begin_step(half, j, a, data); });
-    unroll<Cell::kStages>([&](auto stage_index) {
-      constexpr int stage = decltype(stage_index)::value;
-      if constexpr (stage > 0) {
-        if constexpr (exchanges_before(stage)) __syncthreads();
-        items.multiply_for<stage>(weights, buffer, fragment);
-        items.multiply_weights<stage>();
-        Statistics::collect<stage>(parts, lane, items.sum);
-      }
-      items.for_each(
-          [&](int half, int j) { items.run_stage<stage>(half, j, data, numbers, buffer); });
-      Statistics::publish<stage + 1>(
-          parts, warp, lane, [&](int half, int j, int k) { return items.value[half][j][k]; });
+  RNNC_MEMBER void load(const Order& order) {
+    const int warp_unit = warp * kWarpUnits;
+    weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
+      const int own = warp_unit + 8 * half + (lane >> 2);
+      __builtin_assume(kPaddedDim > Plan::kHeadDim || own < Plan::kHeadDim);
+      return own;
     });
-    items.add_state_weights();
-    items.for_each(
-        [&](int half, int j) { assign(items.after[half][j], items.last[half][j]); });
-    items.unweighted.load(a, copy.time, t - 1, steps);
-    if constexpr (kSumsInParts) {
-      if (t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
+    items.load(a, head, first_row, warp_unit, lane, tile_steps, order);
+    for (int word = threadIdx.x; word < 2 * GradientExchange::kBytes / 4; word += blockDim.x) {
+      reinterpret_cast<u32*>(shared)[word] = 0u;
     }
+    step_size = a.batch * a.heads * Plan::kHeadDim;
+    copy.prepare(a, head, first_row, steps, order);
+    number_copy.begin(a, head, first_row);
+    fragment = launder(GradientExchange::first_fragment(lane));
+    buffer = shared;
+    next_buffer = shared + GradientExchange::kBytes;
+    place = 0;
+  }
+  // Before the last step, which runs first.
+  RNNC_MEMBER void begin() {
+#pragma unroll 1
+    for (int i = 0; i < Plan::kNumStages; ++i) copy_data(steps - 1 - i, i);
+    cp_async_wait<Plan::kNumStages - 1>();
+    __syncthreads();
+    go_on(steps - 1);
+  }
+
+  template <int stage>
+  RNNC_MEMBER void run_stage() {
+    if constexpr (stage > 0) {
+      if constexpr (exchanges_before(stage)) __syncthreads();
+      items.multiply_for<stage>(weights, buffer, fragment);
+      items.multiply_weights<stage>();
+      Statistics::collect<stage>(parts(), lane, items.sum);
+    }
+    items.for_each([&](int half, int j) {
+      items.run_stage<stage>(half, j, data_at(place), numbers_at(place), buffer);
+    });
+    Statistics::publish<stage + 1>(
+        parts(), warp, lane, [&](int half, int j, int k) { return items.value[half][j][k]; });
+  }
+
+  // Stores the gradients of the gates of the step at a place in memory.
+  RNNC_MEMBER void store_gates(int64 in_memory) const {
+    // Laundered: otherwise the compiler multiplies again in the branch of each store.
+    const int64 offset = launder(in_memory * step_size);
+    items.for_each([&](int half, int j) {
+      items.store_gates(half, j, a.d_wx + offset * Cell::kInputGates,
+                        a.d_gates_no_input + offset * kGatesNoInput, items.d_gate[half][j]);
+    });
+  }
+
+  RNNC_MEMBER void run_step(int t) {
+    items.for_each([&](int half, int j) { items.begin_step(half, j, a, data_at(place)); });
+    unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(); });
+    items.end_stages();
+    items.unweighted.load(a, copy.time, t - 1, steps);
+    if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
-
     items.multiply_for<Cell::kStages>(weights, buffer, fragment);
-    // Copies an earlier step's data into the stage of this step's, and stores the results.
-    prefetch(t - Plan::kNumStages, stage_idx);
-    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
-    buffer_offset ^= GradientExchange::kBytes;
+    // The copy of an earlier step's data takes the place of this step's.
+    copy_data(t - Plan::kNumStages, place);
+    place = place + 1 < Plan::kNumStages ? place + 1 : 0;
+    char* const read = buffer;
+    buffer = next_buffer;
+    next_buffer = read;
     handover.publish(a, t + 1);
-    items.masks.advance(
-        a, copy.time,
-        t > 0 ? copy.restarts.read(stages + stage_idx * kStageBytes + before_offset(0),
-                                   copy.time.at(t - 1))
-              : 0);
-    // Laundered: otherwise the compiler multiplies again in the branch of each store.
-    const int64 t_offset = launder(copy.time.at(t) * step_size);
-    Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
-    Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
-    items.for_each([&](int half, int j) {
-      items.store_gates(half, j, d_wx, d_no_input, items.d_gate[half][j]);
-    });
-    items.masks.cross(
-        a, [&](int half, int j) { return items.valid[half][j]; },
-        [&](int half, int j) -> States& { return items.d_state[half][j]; });
+    go_on(t - 1);
+    store_gates(copy.time.at(t));
+    const auto valid = [&](int half, int j) { return items.valid[half][j]; };
+    items.masks.cross(a, valid,
+                      [&](int half, int j) -> States& { return items.d_state[half][j]; });
   }
 
-  handover.publish(a, 0);
-  if constexpr (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
-  items.store_initial(
-      a, steps, [&](int half, int j) { return items.valid[half][j]; },
-      [&](Element* tensor, int half, int j) {
-        return element_at(tensor + 8 * half, items.offset_bytes[j]);
-      });
-  // Zeros for the steps that no row of the tile runs.
-  if constexpr (kMasked) {
-    const Gates none = {};
+  // After all steps: stores the sums, the gradients of the initial states, and zeros for steps that
+  // no row of the block runs.
+  RNNC_MEMBER void end() {
+    handover.publish(a, 0);
+    if (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
+    const auto valid = [&](int half, int j) { return items.valid[half][j]; };
+    items.store_initial(a, steps, valid, [&](Element* tensor, int half, int j) {
+      return element_at(tensor + 8 * half, items.offset_bytes[j]);
+    });
+    if (!kMasked) return;
+    items.for_each([&](int half, int j) {
+      repeat<Cell::kGates>([&](int gate) { items.d_gate[half][j][gate] = 0; });
+    });
 #pragma unroll 1
-    for (int64 t = steps; t < a.steps; ++t) {
-      Element* const d_wx = a.d_wx + t * step_size * Cell::kInputGates;
-      Element* const d_no_input = a.d_gates_no_input + t * step_size * kGatesNoInput;
-      items.for_each(
-          [&](int half, int j) { items.store_gates(half, j, d_wx, d_no_input, none); });
-    }
+    for (int64 t = steps; t < a.steps; ++t) store_gates(t);
   }
-}
+};
 
 RNNC_INLINE void run(const StagedBackwardArguments& a) {
-  in_order(blockIdx.x, a.heads, [&](const Order& order) { run_head(a, order); });
+  const int64 first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  in_order(blockIdx.x, a.heads, [&](const Order& order) {
+    StagedBackward block(a, tile_steps, first_row);
+    block.load(order);
+    block.begin();
+#pragma unroll 1
+    for (int t = block.steps - 1; t >= 0; --t) block.run_step(t);
+    block.end();
+  });
 }
 
 }  // namespace rnnc::block_backward

@@ -13,147 +13,186 @@
 
 namespace rnnc::block_forward {
 
-RNNC_INLINE void run_head(const StagedForwardArguments& a, const Order& order) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
-  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
-  const int first_unit = warp * 8 * Plan::kUnitGroups, steps = static_cast<int>(tile_steps.of(a));
+// What a thread does for the steps of its block.
+struct StagedForward {
+  const StagedForwardArguments& a;
+  const TimeOrder time;
+  const int steps, lane, warp;
+  const int64 head, first_row;
 
   StagedWeights weights;
-  weights.load(a.R, a.heads, head, first_unit + (lane >> 2), 0, lane);
   StagedItems items;
-  items.load(a, head, first_row, first_unit, lane);
-  items.begin_masks(a, TimeOrder(steps, order), steps);
-  items.masks.begin_parts(a, TimeOrder(steps, order), first_row, steps);
-
-  // Padding in K and rows beyond the batch stay zero throughout.
-  for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
-  __syncthreads();
-  items.publish_for<0>(shared, items.state);
-
-  // Copies wx of later steps.
-  const TimeOrder time(steps, order);
   InputCopy input;
-  input.prepare(a, first_row);
-  const Element* next_input =
-      a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
-  char* const inputs = shared + 2 * kBufferBytes;
-  char* const parts = shared + kSharedBytes;
   ResetCopy reset;
-  reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
   NumberStore numbers;
-  numbers.begin(a, time, head, first_row);
-  Handover<false> handover(a);
-  const auto prefetch = [&](int t, int stage_idx, bool is_first) {
+  Handover<false> handover;
+  const Element* next_input;  // of the step whose input is copied next
+  int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
+  int fragment;
+  int place;                  // among those of inputs: of the step
+  char *states, *next_states; // what this step multiplies, and what the next one will
+
+  RNNC_MEMBER StagedForward(const StagedForwardArguments& arguments, const Order& order, int count,
+                            int64 row)
+      : a(arguments), time(count, order), steps(count), lane(threadIdx.x & 31),
+        warp(threadIdx.x >> 5), head(blockIdx.x), first_row(row), handover(arguments) {}
+
+  static RNNC_MEMBER char* inputs_at(int place) {
+    return shared + 2 * kBufferBytes + place * kStageBytes;
+  }
+  static RNNC_MEMBER int after(int place) {
+    return place + 1 < Plan::kNumStages ? place + 1 : 0;
+  }
+  // Begins to copy the inputs of step t, or of none beyond the last.
+  RNNC_MEMBER void copy_inputs(int t, int to) {
     if (t < steps) {
       handover.wait(a, t);
-      char* const stage = inputs + stage_idx * kStageBytes;
-      input.issue(stage, next_input, a.wx_row);
+      input.issue(inputs_at(to), next_input, a.wx_row);
       next_input += time.stride(a.wx_time);
-      if (!is_first) reset.issue(stage + InputCopy::kBytes);
+      if (t > 0) reset.issue(inputs_at(to) + InputCopy::kBytes);
     }
     cp_async_commit();
-  };
-#pragma unroll 1
-  for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) {
-    prefetch(stage_idx, stage_idx, stage_idx == 0);
   }
-  items.unweighted.load(a, time, 0, steps);
-  cp_async_wait<Plan::kNumStages - 2>();
-  __syncthreads();
-  items.start_base(inputs);
-  items.unweighted.load(a, time, 1, steps);
-  items.add_state_weights();
-  __syncthreads();
 
-  const int64 plane = a.heads * Plan::kHeadDim, step_size = kept(a.batch * plane);
-  int64 t_offset = time.at(0) * step_size;  // of the step whose results are stored next
-  const int fragment = launder(StateExchange::first_fragment(lane));
-  int stage_idx = 0, buffer_offset = 0;
-  int t = 0;
-  const auto load = [&](int source, int k_tile) {
-    return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes, fragment,
-                               k_tile);
-  };
-  do {
-    int stop;
-    items.at_rows([&](const auto& valid, const auto& at) {
-      stop = items.masks.begin_part<1>(a, time, first_row, t, steps, valid, at);
-    });
-#pragma unroll 1
-    for (; t < stop; ++t) {
-      items.for_each(
-          [&](int group, int j) { assign(items.gate[group][j], items.base[group][j]); });
-      Product product;
-      items.start_products<0>(product);
-      weights.multiply_for<0>(product, load);
-      // While the product runs: read what rows may restart from, store the results of the last
-      // step, and copy a later input into the stage of this step's.
-      if constexpr (kResetsAhead) {
-        const int next_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
-        items.read_resets(inputs + next_idx * kStageBytes);
-      }
-      handover.publish(a, t - 2);
-      if (t > 0) {
-        items.store_stages(a, t_offset);
-        t_offset += time.stride(step_size);
-      }
-      prefetch(t + Plan::kNumStages, stage_idx, false);
-      cp_async_wait<Plan::kNumStages - 2>();
-      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
-      items.finish_products<0>(product);
-      buffer_offset ^= kBufferBytes;
+  RNNC_MEMBER void load() {
+    const int unit = warp * 8 * Plan::kUnitGroups;
+    weights.load(a.R, a.heads, head, unit + (lane >> 2), 0, lane);
+    items.load(a, head, first_row, unit, lane);
+    items.begin_masks(a, time, steps);
+    items.masks.begin_parts(a, time, first_row, steps);
+    step_size = kept(a.batch * a.heads * Plan::kHeadDim);
+    t_offset = time.at(0) * step_size;
+    next_input = a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
+    input.prepare(a, first_row);
+    reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
+    numbers.begin(a, time, head, first_row);
+    fragment = launder(StateExchange::first_fragment(lane));
+    states = shared;
+    next_states = shared + kBufferBytes;
+    place = 0;
+  }
 
-      Items::PerItem<States> next;
-      unroll<Cell::kStages>([&](auto stage_index) {
-        constexpr int stage = decltype(stage_index)::value;
-        constexpr bool last = stage + 1 == Cell::kStages;
-        if constexpr (stage > 0) {
-          if constexpr (exchanges_before(stage)) __syncthreads();
-          items.start_products<stage>(product);
-          weights.multiply_for<stage>(product, load);
-          items.add_weights<stage>();
-          Statistics::collect<stage>(parts, lane, items.number);
-          items.finish_products<stage>(product);
-        }
-        if constexpr (last) {
-          items.start_base(inputs + stage_idx * kStageBytes);
-          items.unweighted.load(a, time, t + 2, steps);
-        }
-        const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
-        with_sigmoid<true>(compute, [&] {
-          items.publish_for<last ? 0 : stage + 1>(shared + buffer_offset, next);
-        });
-        if constexpr (!last) {
-          Statistics::publish<stage + 1>(
-              parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
-        }
-      });
-      numbers.store(a, time, items.number);
-      items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
-      items.add_state_weights();
-      items.masks.advance();
-      __syncthreads();
+  // Before the first step.
+  RNNC_MEMBER void begin() {
+    // Padding in K and rows beyond the batch stay zero throughout.
+    for (int word = threadIdx.x; word < 2 * kBufferBytes / 4; word += blockDim.x) {
+      reinterpret_cast<u32*>(shared)[word] = 0u;
     }
-  } while (kMasked && t < steps);
-  handover.publish(a, steps - 2);
-  if constexpr (kMasked) items.masks.begin_store(steps - 1);
-  if (steps > 0) items.store_stages(a, t_offset);
-  handover.publish(a, steps - 1);
-  items.at_rows(
-      [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
-  // Zeros for the steps that no row of the tile runs.
-  if constexpr (kMasked) {
+    __syncthreads();
+    items.publish_for<0>(states, items.state);
+#pragma unroll 1
+    for (int t = 0; t < Plan::kNumStages; ++t) copy_inputs(t, t);
+    items.unweighted.load(a, time, 0, steps);
+    cp_async_wait<Plan::kNumStages - 2>();
+    __syncthreads();
+    start_next(0);
+    items.add_state_weights();
+    __syncthreads();
+  }
+  // Starts the gates of step t, whose inputs are at the place of this step.
+  RNNC_MEMBER void start_next(int t) {
+    items.start_base(inputs_at(place));
+    items.unweighted.load(a, time, t + 1, steps);
+  }
+
+  template <int stage>
+  RNNC_MEMBER void multiply(Product& product, const char* buffer) {
+    items.start_products<stage>(product);
+    weights.multiply_for<stage>(product, [&](int source, int k_tile) {
+      return StateExchange::load(buffer + source * StateExchange::kBytes, fragment, k_tile);
+    });
+  }
+
+  // While the products of step t run: reads what rows may restart from, stores the results of the
+  // step before, and begins a copy to the place that becomes free.
+  RNNC_MEMBER void work_beside_products(int t) {
+    if constexpr (kResetsAhead) items.read_resets(inputs_at(after(place)));
+    handover.publish(a, t - 2);
+    if (t > 0) {
+      items.store_stages(a, t_offset);
+      t_offset += time.stride(step_size);
+    }
+    copy_inputs(t + Plan::kNumStages, place);
+    cp_async_wait<Plan::kNumStages - 2>();
+    place = after(place);
+  }
+
+  template <int stage>
+  RNNC_MEMBER void run_stage(int t, Items::PerItem<States>& next) {
+    constexpr bool last = stage + 1 == Cell::kStages;
+    char* const parts = shared + kSharedBytes;
+    if constexpr (stage > 0) {
+      if constexpr (exchanges_before(stage)) __syncthreads();
+      Product product;
+      multiply<stage>(product, next_states);
+      items.add_weights<stage>();
+      Statistics::collect<stage>(parts, lane, items.number);
+      items.finish_products<stage>(product);
+    }
+    if constexpr (last) start_next(t + 1);
+    const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
+    with_sigmoid<true>(compute,
+                       [&] { items.publish_for<last ? 0 : stage + 1>(next_states, next); });
+    if constexpr (!last) {
+      Statistics::publish<stage + 1>(
+          parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
+    }
+  }
+
+  RNNC_MEMBER void run_step(int t) {
+    items.begin_gates();
+    Product product;
+    multiply<0>(product, states);
+    work_beside_products(t);
+    items.finish_products<0>(product);
+    Items::PerItem<States> next;
+    unroll<Cell::kStages>(
+        [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
+    numbers.store(a, time, items.number);
+    items.go_on(next);
+    char* const read = states;
+    states = next_states;
+    next_states = read;
+    __syncthreads();
+  }
+
+  RNNC_MEMBER void run_steps() {
+    int t = 0;
+    do {
+      int stop = steps;
+      items.at_rows([&](const auto& valid, const auto& at) {
+        stop = items.masks.begin_part<1>(a, time, first_row, t, steps, valid, at);
+      });
+#pragma unroll 1
+      for (; t < stop; ++t) run_step(t);
+    } while (kMasked && t < steps);
+  }
+
+  // After the last step: stores its results, and zeros for steps that no row of the block runs.
+  RNNC_MEMBER void end() {
+    handover.publish(a, steps - 2);
+    items.masks.begin_store(steps - 1);
+    if (steps > 0) items.store_stages(a, t_offset);
+    handover.publish(a, steps - 1);
+    items.at_rows(
+        [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
+    if (!kMasked) return;
     items.masks.clear();
 #pragma unroll 1
     for (int64 t = steps; t < a.steps; ++t) items.store_stages(a, t * step_size);
   }
-}
+};
 
 RNNC_INLINE void run(const StagedForwardArguments& a) {
-  in_order(blockIdx.x, a.heads, [&](const Order& order) { run_head(a, order); });
+  const int64 first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  in_order(blockIdx.x, a.heads, [&](const Order& order) {
+    StagedForward block(a, order, static_cast<int>(tile_steps.of(a)), first_row);
+    block.load();
+    block.begin();
+    block.run_steps();
+    block.end();
+  });
 }
 
 }  // namespace rnnc::block_forward

@@ -67,21 +67,16 @@ struct StagedItems : Items {
 
   // Reads the states of a step, and adds the gradients that arrive from outside.
   RNNC_MEMBER void begin_step(int half, int j, const BackwardArguments& a, const char* stage) {
+    const auto read = [&](int offset) -> real {
+      return StateCopy::read(stage + offset, state_offset[half][j])[0];
+    };
     repeat<Cell::kStates>([&](int s) {
-      const char* const states = stage + before_offset(s);
-      last[half][j][s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
-      if (a.d_states[s]) {
-        d_state[half][j][s] +=
-            StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
+      last[half][j][s] = kReads[s] ? read(before_offset(s)) : real(0);
+      if (a.d_states[s]) d_state[half][j][s] += read(before_offset(s) + StateCopy::kBytes);
+      if (kResetsAhead && kReads[s]) {
+        masks.set_reset(half, j, s, launder(read(reset_offset(s))));
       }
     });
-    if constexpr (kResetsAhead) {
-      repeat<Cell::kStates>([&](int s) {
-        if (!kReads[s]) return;
-        const real read = StateCopy::read(stage + reset_offset(s), state_offset[half][j])[0];
-        masks.set_reset(half, j, s, launder(read));
-      });
-    }
     masks.select_before(half, j, before[half][j], last[half][j]);
     repeat<Cell::kValues>([&](int k) { value[half][j][k] = 0; });
   }
@@ -148,9 +143,11 @@ struct StagedItems : Items {
       });
     });
   }
-  // Adds the gradients of gates to the states that they read through weights per unit.
-  RNNC_MEMBER void add_state_weights() {
+  // After all stages: adds the gradients of gates to the states that they read through weights per
+  // unit, and goes on to the states before the step.
+  RNNC_MEMBER void end_stages() {
     for_each([&](int half, int j) {
+      assign(after[half][j], last[half][j]);
       repeat<Cell::kStateDiagonals>([&](int n) {
         const int i = kDiagonalOrder[n];
         d_state[half][j][kDiagonalSource[i]] +=

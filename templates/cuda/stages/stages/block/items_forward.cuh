@@ -43,6 +43,17 @@ struct StagedItems : Items {
   PerItem<Values> value;
   Numbers number[Plan::kThreadRows];
 
+  // The gates of a step, as far as they do not wait for the step before.
+  RNNC_MEMBER void begin_gates() {
+    for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
+  }
+  // After a step: what the next one begins from, and what it adds to the gates of that.
+  RNNC_MEMBER void go_on(const PerItem<States>& next) {
+    for_each([&](int group, int j) { assign(state[group][j], next[group][j]); });
+    add_state_weights();
+    masks.advance();
+  }
+
   // Clears the accumulators of the products that a stage needs, or starts them from their gates.
   template <int stage>
   RNNC_MEMBER void start_products(Product& product) const {
@@ -60,10 +71,11 @@ struct StagedItems : Items {
   template <int stage>
   RNNC_MEMBER void finish_products(const Product& product) {
     for_pairs_of<stage>([&](auto pair, auto group, auto tile, auto half) {
+      constexpr int number = kPairGate[pair];
+      constexpr bool has_start = kSeeded && first_of_gate(pair);
       repeat<Plan::kThreadRows>([&](int j) {
-        const float total = product[tile].total(2 * half + j);
-        real& sum = gate[group][j][kPairGate[pair]];
-        sum = kSeeded && first_of_gate(pair) ? total : sum + total;
+        const float found = product[tile].total(2 * half + j);
+        gate[group][j][number] = has_start ? found : gate[group][j][number] + found;
       });
     });
   }
