@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc import Gate, State, layer_norm
 
 T, B, N, D, FEATURES = 5, 3, 2, 5, 4
 CHUNK = 32
@@ -97,6 +98,21 @@ def test_two_byte_elements(name, call, own, staged_cells, emulated_alternating):
     for key, value in wanted.items():
         bound = 1.5 * (loop[key] - value).norm() + 2e-3 * value.norm()
         assert (found[key] - value).norm() <= bound, key
+
+
+def test_norms_of_values_far_from_zero(emulated_alternating):
+    """Mean 1,000 and deviation 1: squares of the values would have no digit left."""
+
+    @rnnc.cell
+    def normed(g: Gate, h: State):
+        return layer_norm(g) + 0 * h
+
+    wx = 1000 + torch.randn(2, 1, 1, 300, 1)
+    wanted = torch.nn.functional.layer_norm(wx[..., 0].double(), (300,))
+    (found,), _ = rnnc.scan(
+        normed, wx, torch.zeros(1, 1, 300, 300), backend="simulated", variant="alternating"
+    )
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize("shape", [(1, N * D), (1, B, N * D), (1, T, B, N * D)], ids=len)
