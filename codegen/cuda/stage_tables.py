@@ -44,11 +44,13 @@ class StageTables:
         direction: which of the two.
         functions: of the cell.
         layout: of the cell.
+        saved: how many values of a unit the forward saves.
     """
 
     direction: Direction
     functions: StageFunctions
     layout: Layout
+    saved: int
 
     @property
     def stages(self) -> tuple[StageFunction, ...]:
@@ -121,6 +123,12 @@ class StageTables:
             yield layout.pair_gates.values[i].number, layout.pair_matrices.values[i].number
 
     @property
+    def meets(self) -> bool:
+        """Whether all units of a head wait for each other within a step."""
+        called = any(source.state < 0 for source in self.sources)
+        return called or bool(self.statistics)
+
+    @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """The gate and the matrix of each dense pair, in the order of products."""
         return tuple(pair for source in self.sources for pair in source.pairs)
@@ -167,4 +175,7 @@ def stage_tables(
         [(0, 0), (1, -1)]
     """
     functions = stage_functions(pointwise, passed)
-    return functions and StageTables(direction, functions, layout_of(pointwise.cell))
+    if functions is None:
+        return None
+    layout, saved = layout_of(pointwise.cell), len(pointwise.saved)
+    return StageTables(direction, functions, layout, saved)

@@ -24,7 +24,7 @@ from ..mma import (
     WARP,
 )
 from ..stage_tables import stage_tables
-from .plan import number_bytes, part_bytes
+from .plan import number_bytes, part_bytes, store_bytes
 from .registers import backward_registers, forward_registers
 from .sources import block_sources
 
@@ -112,6 +112,7 @@ def block_problem(
     counted = 2 * exchange + ahead * stage
     if tables:
         counted += warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
+        counted += store_bytes(tables, rows, dim, shape.dtype)
         # A block's warps get their registers in turns of one per scheduler.
         turns = m.int("turns", 1, math.ceil(limits.threads_per_block / WARP / SCHEDULERS))
         m.require(SCHEDULERS * turns >= warps, "every warp has a scheduler")

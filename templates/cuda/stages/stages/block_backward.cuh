@@ -23,6 +23,8 @@ struct StagedBackward {
   StagedItems items;
   StepCopy copy;
   NumberCopy number_copy;
+  InputGateStore input_store;
+  OtherGateStore other_store;
   Handover<true> handover;
   int64 step_size;           // of [B, N, D]
   int fragment;
@@ -42,6 +44,8 @@ struct StagedBackward {
   static RNNC_MEMBER char* numbers_at(int place) {
     return parts() + Statistics::kBytes + place * NumberCopy::kBytes;
   }
+  static RNNC_MEMBER char* input_rows() { return numbers_at(Plan::kNumStages); }
+  static RNNC_MEMBER char* other_rows() { return input_rows() + InputGateStore::kBytes; }
   // Begins to copy what step t reads, or nothing before the first.
   RNNC_MEMBER void copy_data(int t, int to) {
     if (t >= 0) {
@@ -72,6 +76,8 @@ struct StagedBackward {
     step_size = a.batch * a.heads * Plan::kHeadDim;
     copy.prepare(a, head, first_row, steps, order);
     number_copy.begin(a, head, first_row);
+    input_store.prepare(a, first_row);
+    other_store.prepare(a, first_row);
     fragment = launder(GradientExchange::first_fragment(lane));
     buffer = shared;
     next_buffer = shared + GradientExchange::kBytes;
@@ -86,11 +92,25 @@ struct StagedBackward {
     go_on(steps - 1);
   }
 
+  static constexpr bool kStoresRows = InputGateStore::kUsed || OtherGateStore::kUsed;
+  // After all warps have met: stores the gradients of step t that are in shared memory.
+  RNNC_MEMBER void store_rows(int t) {
+    if (t < steps) {
+      const int64 first = copy.time.at(t) * step_size + head * Plan::kHeadDim;
+      const int64 row = a.heads * Plan::kHeadDim;
+      input_store.store(input_rows(), a.d_wx + first * Cell::kInputGates, row * Cell::kInputGates);
+      other_store.store(other_rows(), a.d_gates_no_input + first * kGatesNoInput,
+                        row * kGatesNoInput);
+    }
+    handover.publish(a, t);
+  }
+
   template <int stage>
-  RNNC_MEMBER void run_stage() {
+  RNNC_MEMBER void run_stage(int t) {
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
       items.multiply_for<stage>(weights, buffer, fragment);
+      if constexpr (kStoresRows && stage == first_meeting()) store_rows(t + 1);
       items.multiply_weights<stage>();
       Statistics::collect<stage>(parts(), lane, items.sum);
     }
@@ -101,10 +121,16 @@ struct StagedBackward {
         parts(), warp, lane, [&](int half, int j, int k) { return items.value[half][j][k]; });
   }
 
-  // Stores the gradients of the gates of the step at a place in memory.
-  RNNC_MEMBER void store_gates(int64 in_memory) const {
+  // Stores the gradients of the gates of the step at a place in memory, itself or by way of shared
+  // memory.
+  RNNC_MEMBER void write_gates(int64 in_memory) {
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
     const int64 offset = launder(in_memory * step_size);
+    items.write_gates(input_rows(), other_rows(), a.d_wx + offset * Cell::kInputGates,
+                      a.d_gates_no_input + offset * kGatesNoInput);
+  }
+  RNNC_MEMBER void store_zeros(int64 in_memory) const {
+    const int64 offset = in_memory * step_size;
     items.for_each([&](int half, int j) {
       items.store_gates(half, j, a.d_wx + offset * Cell::kInputGates,
                         a.d_gates_no_input + offset * kGatesNoInput, items.d_gate[half][j]);
@@ -113,7 +139,7 @@ struct StagedBackward {
 
   RNNC_MEMBER void run_step(int t) {
     items.for_each([&](int half, int j) { items.begin_step(half, j, a, data_at(place)); });
-    unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(); });
+    unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t); });
     items.end_stages();
     items.unweighted.load(a, copy.time, t - 1, steps);
     if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
@@ -126,9 +152,9 @@ struct StagedBackward {
     char* const read = buffer;
     buffer = next_buffer;
     next_buffer = read;
-    handover.publish(a, t + 1);
+    if constexpr (!kStoresRows) handover.publish(a, t + 1);
     go_on(t - 1);
-    store_gates(copy.time.at(t));
+    write_gates(copy.time.at(t));
     const auto valid = [&](int half, int j) { return items.valid[half][j]; };
     items.masks.cross(a, valid,
                       [&](int half, int j) -> States& { return items.d_state[half][j]; });
@@ -137,7 +163,12 @@ struct StagedBackward {
   // After all steps: stores the sums, the gradients of the initial states, and zeros for steps that
   // no row of the block runs.
   RNNC_MEMBER void end() {
-    handover.publish(a, 0);
+    if constexpr (kStoresRows) {
+      __syncthreads();
+      store_rows(0);
+    } else {
+      handover.publish(a, 0);
+    }
     if (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
     const auto valid = [&](int half, int j) { return items.valid[half][j]; };
     items.store_initial(a, steps, valid, [&](Element* tensor, int half, int j) {
@@ -148,7 +179,7 @@ struct StagedBackward {
       repeat<Cell::kGates>([&](int gate) { items.d_gate[half][j][gate] = 0; });
     });
 #pragma unroll 1
-    for (int64 t = steps; t < a.steps; ++t) store_gates(t);
+    for (int64 t = steps; t < a.steps; ++t) store_zeros(t);
   }
 };
 

@@ -25,10 +25,11 @@ struct StagedForward {
   InputCopy input;
   ResetCopy reset;
   NumberStore numbers;
+  SavedStore saved_store;
   Handover<false> handover;
   const Element* next_input;  // of the step whose input is copied next
   int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
-  int fragment;
+  int fragment, saved_offset;
   int place;                  // among those of inputs: of the step
   char *states, *next_states; // what this step multiplies, and what the next one will
 
@@ -66,6 +67,8 @@ struct StagedForward {
     input.prepare(a, first_row);
     reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
     numbers.begin(a, time, head, first_row);
+    saved_store.prepare(a, first_row);
+    saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
     fragment = launder(StateExchange::first_fragment(lane));
     states = shared;
     next_states = shared + kBufferBytes;
@@ -107,14 +110,27 @@ struct StagedForward {
   // step before, and begins a copy to the place that becomes free.
   RNNC_MEMBER void work_beside_products(int t) {
     if constexpr (kResetsAhead) items.read_resets(inputs_at(after(place)));
-    handover.publish(a, t - 2);
+    if constexpr (!SavedStore::kUsed) handover.publish(a, t - 2);
     if (t > 0) {
-      items.store_stages(a, t_offset);
-      t_offset += time.stride(step_size);
+      items.store_states_of(a, t_offset);
+      if constexpr (SavedStore::kUsed) {
+        if (a.saved) items.write_saved(saved_rows(), saved_offset);
+      } else {
+        items.store_saved(a, t_offset);
+      }
     }
     copy_inputs(t + Plan::kNumStages, place);
     cp_async_wait<Plan::kNumStages - 2>();
     place = after(place);
+  }
+
+  static RNNC_MEMBER char* saved_rows() { return shared + kSharedBytes + Statistics::kBytes; }
+  // After the first meeting of step t: stores what the step before saved.
+  RNNC_MEMBER void store_saved_rows(int t) {
+    handover.publish(a, t - 2);
+    if (t == 0 || !a.saved) return;
+    Element* const step = a.saved + (t_offset + head * Plan::kHeadDim) * Cell::kSaved;
+    saved_store.store(saved_rows(), step, a.heads * Plan::kHeadDim * Cell::kSaved);
   }
 
   template <int stage>
@@ -125,6 +141,7 @@ struct StagedForward {
       if constexpr (exchanges_before(stage)) __syncthreads();
       Product product;
       multiply<stage>(product, next_states);
+      if constexpr (SavedStore::kUsed && stage == first_meeting()) store_saved_rows(t);
       items.add_weights<stage>();
       Statistics::collect<stage>(parts, lane, items.number);
       items.finish_products<stage>(product);
@@ -150,6 +167,7 @@ struct StagedForward {
         [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
     numbers.store(a, time, items.number);
     items.go_on(next);
+    if (t > 0) t_offset += time.stride(step_size);
     char* const read = states;
     states = next_states;
     next_states = read;
@@ -172,14 +190,18 @@ struct StagedForward {
   RNNC_MEMBER void end() {
     handover.publish(a, steps - 2);
     items.masks.begin_store(steps - 1);
-    if (steps > 0) items.store_stages(a, t_offset);
+    if (steps > 0) store_step(t_offset);
     handover.publish(a, steps - 1);
     items.at_rows(
         [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
     if (!kMasked) return;
     items.masks.clear();
 #pragma unroll 1
-    for (int64 t = steps; t < a.steps; ++t) items.store_stages(a, t * step_size);
+    for (int64 t = steps; t < a.steps; ++t) store_step(t * step_size);
+  }
+  RNNC_MEMBER void store_step(int64 offset) const {
+    items.store_states_of(a, offset);
+    items.store_saved(a, offset);
   }
 };
 

@@ -44,50 +44,39 @@ RNNC_INLINE real moved(real sum, real from, real to) {
   return sum == real(0) ? real(0) : sum * exp(from - to);
 }
 
-// f(0) + … + f(n - 1), in pairs: a chain of additions would take longer.
-template <int n, typename Term>
-RNNC_INLINE real sum_in_pairs(const Term& term) {
-  real sums[n];
-  repeat<n>([&](int i) { sums[i] = term(i); });
+// Adds a part to another. The compiler knows counts that are the same everywhere.
+template <StatisticKind kind>
+RNNC_INLINE void add_part(Part& to, const Part& other) {
+  const real count = to.count + other.count;
+  if constexpr (is_of_largest(kind)) {
+    const real most = larger(to.first, other.first);
+    if constexpr (kind == StatisticKind::kSoftmax) {
+      to.second = moved(to.second, to.first, most) + moved(other.second, other.first, most);
+    } else {
+      to.second = (to.first == most ? to.second : real(0)) +
+                  (other.first == most ? other.second : real(0));
+    }
+    to.first = most;
+  } else if constexpr (kind == StatisticKind::kMoments) {
+    const real share = count > real(0) ? other.count / count : real(0);
+    const real distance = other.first - to.first;
+    to.second = to.second + other.second + distance * distance * (to.count * share);
+    to.first += distance * share;
+  } else {
+    to.first += other.first;
+  }
+  to.count = count;
+}
+
+// The part of the values of n parts, added in pairs: a chain of additions would take longer.
+template <StatisticKind kind, int n>
+RNNC_INLINE Part united(Part (&parts)[n]) {
 #pragma unroll
   for (int step = 1; step < n; step *= 2) {
 #pragma unroll
-    for (int i = 0; i + step < n; i += 2 * step) sums[i] += sums[i + step];
+    for (int i = 0; i + step < n; i += 2 * step) add_part<kind>(parts[i], parts[i + step]);
   }
-  return sums[0];
-}
-
-// The part of the values of n parts. The compiler knows counts that are the same everywhere.
-template <StatisticKind kind, int n>
-RNNC_INLINE Part united(const Part (&parts)[n]) {
-  Part all = parts[0];
-  all.count = sum_in_pairs<n>([&](int i) { return parts[i].count; });
-  if constexpr (is_of_largest(kind)) {
-#pragma unroll
-    for (int i = 1; i < n; ++i) all.first = larger(all.first, parts[i].first);
-    all.second = sum_in_pairs<n>([&](int i) {
-      const Part& part = parts[i];
-      if constexpr (kind == StatisticKind::kSoftmax) {
-        return moved(part.second, part.first, all.first);
-      } else {
-        return part.first == all.first ? part.second : real(0);
-      }
-    });
-  } else if constexpr (kind == StatisticKind::kMoments) {
-    // Relative to the first mean: the sum of large means would lose their differences.
-    const real share = all.count > real(0) ? real(1) / all.count : real(0);
-    const real off = sum_in_pairs<n>([&](int i) {
-      return i == 0 ? real(0) : (parts[i].first - parts[0].first) * (parts[i].count * share);
-    });
-    all.first = parts[0].first + off;
-    all.second = sum_in_pairs<n>([&](int i) {
-      const real distance = parts[i].first - all.first;
-      return parts[i].second + distance * distance * parts[i].count;
-    });
-  } else {
-    all.first = sum_in_pairs<n>([&](int i) { return parts[i].first; });
-  }
-  return all;
+  return parts[0];
 }
 
 // The numbers of a statistic from the part of all its values.

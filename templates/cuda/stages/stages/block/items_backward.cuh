@@ -15,6 +15,7 @@ __device__ void apply_pointwise_backward(const ReadValues& saved, const States& 
 
 #include "lib/kernels/block/items_backward.cuh"
 #include "lib/stages/arguments.cuh"
+#include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
 
 namespace rnnc::block_backward {
@@ -56,7 +57,13 @@ struct NumberCopy {
     });
   }
 };
-static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes == Plan::kStagedShared,
+template <int gates>
+using GateStore = RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using InputGateStore = GateStore<Cell::kInputGates>;
+using OtherGateStore = GateStore<kGatesNoInput>;
+static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes + InputGateStore::kBytes +
+                      OtherGateStore::kBytes ==
+                  Plan::kStagedShared,
               "the plan counted another size");
 
 struct StagedItems : Items {
@@ -153,6 +160,23 @@ struct StagedItems : Items {
         d_state[half][j][kDiagonalSource[i]] +=
             diagonal[half][i] * d_gate[half][j][kDiagonalGate[i]];
       });
+    });
+  }
+
+  // Stores the gradients of a step's gates as `store_gates` does, but for those that a RowStore
+  // stores: they go to shared memory.
+  RNNC_MEMBER void write_gates(char* inputs, char* others, Element* d_wx, Element* d_no_input) {
+    for_each([&](int half, int j) {
+      PackedGates packed(d_gate[half][j]);
+      packed.clear_unless(masks.has_run(j));
+      if (!valid[half][j]) return;
+      const int row = Plan::kThreadRows * quad + j, own = unit + 8 * half;
+      InputGateStore::give(
+          packed.d_wx, inputs, row, own,
+          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
+      OtherGateStore::give(
+          packed.d_no_input, others, row, own,
+          element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
     });
   }
 

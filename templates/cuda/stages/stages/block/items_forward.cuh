@@ -4,13 +4,16 @@
 
 #include "lib/kernels/block/items_forward.cuh"
 #include "lib/stages/arguments.cuh"
+#include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
 
 namespace rnnc::block_forward {
 
 using Statistics =
     BlockStatistics<Plan::kUnitGroups, Plan::kThreadRows, Plan::kWarps, Plan::kHeadDim>;
-static_assert(Statistics::kBytes == Plan::kStagedShared, "the plan counted another size");
+using SavedStore = RowStore<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+static_assert(Statistics::kBytes + SavedStore::kBytes == Plan::kStagedShared,
+              "the plan counted another size");
 
 // R in registers, whose sources are multiplied at different times.
 struct StagedWeights : Weights {
@@ -130,21 +133,36 @@ struct StagedItems : Items {
     });
   }
 
-  // Stores the results of a step, and zeros in padding: products over all steps read what called
-  // gates multiplied.
-  RNNC_MEMBER void store_stages(const StagedForwardArguments& a, int64 t_offset) const {
-    at_step(t_offset, [&](const auto& valid, const auto& at) {
-      store_states(a, valid, at);
-      if (!Cell::kSaved || !a.saved) return;
-      for_each([&](int group, int j) {
-        auto vec = pack_saved(saved[group][j]);
-        masks.clear_padding(j, vec);
-        if (valid(group, j)) vec.store(at(a.saved, Cell::kSaved, group, j));
+  // Stores the states of a step.
+  RNNC_MEMBER void store_states_of(const StagedForwardArguments& a, int64 t_offset) const {
+    at_step(t_offset, [&](const auto& valid, const auto& at) { store_states(a, valid, at); });
+  }
+  // Stores what a step saves, and zeros in padding: products over all steps read what called gates
+  // multiplied.
+  RNNC_MEMBER void store_saved(const StagedForwardArguments& a, int64 t_offset) const {
+    if (!Cell::kSaved || !a.saved) return;
+    at_step(t_offset, [&](const auto&, const auto& at) {
+      for_saved([&](int group, int j, const auto& vec) {
+        vec.store(at(a.saved, Cell::kSaved, group, j));
       });
+    });
+  }
+  // Writes it to shared memory; `first` is the offset of the thread's first unit and row.
+  RNNC_MEMBER void write_saved(char* to, int first) const {
+    for_saved([&](int group, int j, const auto& vec) {
+      vec.write(to + first + SavedStore::offset(j, 8 * group));
     });
   }
 
  private:
+  template <typename Body>
+  RNNC_MEMBER void for_saved(const Body& body) const {
+    for_each([&](int group, int j) {
+      auto vec = pack_saved(saved[group][j]);
+      masks.clear_padding(j, vec);
+      if (valid[group][j]) body(group, j, vec);
+    });
+  }
   template <int stage, typename Body>
   static RNNC_MEMBER void for_pairs_of(const Body& body) {
     Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {

@@ -34,15 +34,15 @@ struct BlockStatistics {
             parts[i * statistic.count + k] = exists ? part : no_part<kind>();
           });
         });
-        Part both[2] = {united<kind>(parts)};
+        Part part = united<kind>(parts);
         repeat<3>([&](int bit) {
-          const int other = 4 << bit;
-          both[1].first = __shfl_xor_sync(~0u, both[0].first, other);
-          if (has_second(kind)) both[1].second = __shfl_xor_sync(~0u, both[0].second, other);
-          both[1].count = kWhole ? both[0].count : __shfl_xor_sync(~0u, both[0].count, other);
-          both[0] = united<kind>(both);
+          Part other = part;
+          other.first = __shfl_xor_sync(~0u, part.first, 4 << bit);
+          if (has_second(kind)) other.second = __shfl_xor_sync(~0u, part.second, 4 << bit);
+          if (!kWhole) other.count = __shfl_xor_sync(~0u, part.count, 4 << bit);
+          add_part<kind>(part, other);
         });
-        if (lane < 4) *at(to, index, warp, rows * lane + j) = {both[0].first, both[0].second};
+        if (lane < 4) *at(to, index, warp, rows * lane + j) = {part.first, part.second};
       });
     });
   }
