@@ -1,4 +1,4 @@
-"""Alternating plans of a GPU on the CPU: their kernels as C++, with a fiber for each lane of a block.
+"""Alternating plans of a GPU on the CPU: kernels as C++, with a fiber for each lane of a block.
 
 What NVRTC would compile runs on addresses of tensors of the CPU, so that values of calls can be
 compared without a GPU. Products are torch's. A graph is a list of calls.
@@ -23,9 +23,10 @@ from torch import Tensor
 Call = Callable[[], None]
 _OF_KIND = {0: torch.float32, 1: torch.float64, 2: torch.float16, 14: torch.bfloat16}
 _TRANSPOSED = 1
-_PTX = Path(__file__).with_name("emulated_blocks") / "lib/ptx"
+_BLOCKS = Path(__file__).with_name("emulated_blocks")
 _TWINS = {
-    f"lib/ptx/{name}.cuh": (_PTX / f"{name}.cuh").read_text() for name in ("launder", "ld_st")
+    path: (_BLOCKS / path).read_text()
+    for path in ("lib/mma/tf32.cuh", "lib/ptx/launder.cuh", "lib/ptx/ld_st.cuh")
 }
 
 
@@ -89,9 +90,9 @@ def emulated(patch: pytest.MonkeyPatch, step: ModuleType, folder: Path) -> Itera
             source = kernel_source(cell, plan)
             # Blocks run one after the other: a variable that a block shares may be one of all.
             shared = {
-                path: re.sub(r"__shared__ (?=real )", "static ", text)
+                path: re.sub(r"(?<!extern )__shared__ ", "static ", text)
                 for path, text in source.headers
-                if "__shared__ real " in text
+                if "/alternating/" in path
             }
             libraries[key] = step._library(source, folder, {**_TWINS, **shared})
             plans.append(plan)
@@ -118,6 +119,7 @@ def emulated(patch: pytest.MonkeyPatch, step: ModuleType, folder: Path) -> Itera
             float("nan") if dtype.is_floating_point else 99
         ),
         "chain": chain,
+        "overlap_possible": lambda: False,
     }
     for name, fake in made.items():
         patch.setattr(work, name, fake)

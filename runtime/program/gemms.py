@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -12,16 +11,10 @@ from ...cellspec.cell import CellSpec
 from ...codegen.layout import Product, layout_of
 from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
-from ..call.facts import Called, facts_of
+from ..call.facts import facts_of
 from ..call.tensors import Saved
 from .multiplier import TORCH, Multiplier
-
-# A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a
-# launch, which takes microseconds. Where factors are rounded to TF32, the rounding of shorter sums
-# is far below theirs.
-_SHORTEST_PART, _SHORTEST_PART_OF_TF32 = 128, 4096
-_MOST_PARTS = 16
-_MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
+from .partial_sums import Spans, room_for, spans_of, sum_parts
 
 
 def gates_again(
@@ -101,10 +94,10 @@ def sums_over_time(
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     first = 0 if initial_state is None else 1
-    spans = _spans(others, rows.dtype, multiplier)
+    spans = spans_of(others, rows.dtype, multiplier)
     if not first and not spans:
         return rows.new_zeros(1, heads, rows.shape[2], dim)
-    found = _room(rows, first, spans, dim)
+    found = room_for(rows, first, spans, dim)
     whole = ((slice(heads), reverse),)
     for own, order in both_directions(heads) if reverse == "half" else whole:
         initial = None if initial_state is None else initial_state[:, own]
@@ -112,28 +105,12 @@ def sums_over_time(
     return found
 
 
-def _spans(rows: int, dtype: torch.dtype, multiplier: Multiplier) -> list[tuple[int, int, int]]:
-    """Return the parts in which a sum of so many rows is taken, as `_parts` does."""
-    if dtype == torch.float32:
-        return _parts(rows, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
-    return [(0, rows, 1)] if rows else []
-
-
-def _room(rows: Tensor, first: int, spans: Sequence[tuple[int, int, int]], dim: int) -> Tensor:
-    """Return an empty tensor for partial sums: of the first step, if there is one, and of spans."""
-    _, heads, width = rows.shape
-    count = first + sum(parts for *_, parts in spans)
-    if rows.dtype != torch.float32 or count * heads * width * dim > _MOST_AT_ONCE:
-        count = 1  # each product is added to the one before
-    return rows.new_empty(count, heads, width, dim)
-
-
 def _sum_into(
     to: Tensor,
     rows: Tensor,
     initial_state: Tensor | None,
     states: Tensor,
-    spans: Sequence[tuple[int, int, int]],
+    spans: Spans,
     multiplier: Multiplier,
     reverse: Reverse,
 ) -> None:
@@ -149,42 +126,7 @@ def _sum_into(
     if initial_state is not None:
         multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
         place = 1
-    _sum_parts(to, place, later, previous, spans, multiplier)
-
-
-def _sum_parts(
-    to: Tensor,
-    place: int,
-    left: Tensor,
-    right: Tensor,
-    spans: Sequence[tuple[int, int, int]],
-    multiplier: Multiplier,
-) -> None:
-    """Write partial sums of left (rows, N, K) times right (rows, N, D) from a place on."""
-    factors, previous = left.permute(1, 2, 0), right.transpose(0, 1)
-    heads, _, dim = previous.shape
-    apart = len(to) > 1
-    for begin, size, parts in spans:
-        end = begin + size * parts
-        a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
-        b = previous[:, begin:end].view(heads, parts, size, dim)
-        if heads < parts and apart:
-            for head in range(heads):
-                multiplier.mm_into(to[place : place + parts, head], a[head], b[head])
-            place += parts
-            continue
-        for part in range(parts):
-            write = multiplier.mm_into if apart or not place else multiplier.add_mm
-            write(to[place if apart else 0], a[:, part], b[:, part])
-            place += 1
-
-
-def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
-    """Return a sum of so many rows in parts of one size, and the rest: first row, size, count."""
-    size = max(math.ceil(rows / _MOST_PARTS), shortest)
-    whole, rest = divmod(rows, size)
-    found = [(0, size, whole)] if whole else []
-    return [*found, (whole * size, rest, 1)] if rest else found
+    sum_parts(to, place, later, previous, spans, multiplier)
 
 
 def recurrent_sums(
@@ -224,34 +166,4 @@ def recurrent_sums(
         if whole:
             return [(d_R, sums.permute(0, 3, 1, 2, 4))]
         left.extend((d_R[matrix], sums[:, :, :, column]) for matrix, column in pairs)
-    return left
-
-
-def called_sums(
-    d_R: Tensor,
-    called: Sequence[Called],
-    d_wx: Tensor,
-    d_gates_no_input: Tensor,
-    saved: Tensor,
-    multiplier: Multiplier,
-) -> list[tuple[Tensor, Tensor]]:
-    """Sum d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
-
-    Arguments and result are as in `recurrent_sums`.
-
-    Args:
-        called: the matrices of called gates.
-        saved: the values that the forward saved, (T, B, N, D, saved), with the values y.
-    """
-    steps, batch, heads, dim, inputs = d_wx.shape
-    rows, left = steps * batch, list[tuple[Tensor, Tensor]]()
-    if not rows:
-        return left
-    for matrix, gate, place in called:
-        d_gate = d_wx[..., gate] if gate < inputs else d_gates_no_input[..., gate - inputs]
-        factors = [tensor.reshape(rows, heads, dim) for tensor in (d_gate, saved[..., place])]
-        spans = _spans(rows, d_wx.dtype, multiplier)
-        sums = _room(factors[0], 0, spans, dim)
-        _sum_parts(sums, 0, *factors, spans, multiplier)
-        left.append((d_R[matrix], sums))
     return left

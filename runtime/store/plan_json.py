@@ -40,6 +40,6 @@ def _unpacked(value: Any) -> Any:
 def _type(name: str) -> Any:
     """Return the type of a plan or of its part, by the word that stands for it in a file."""
     parts = (StepEstimate, OwnProduct, Tile, GradientTile)
-    plans = (StagedAlternatingPlan, *(kind.plan for kind in KINDS.values()))
+    plans: list[type] = [StagedAlternatingPlan, *(kind.plan for kind in KINDS.values())]
     types = (Plan, *parts, *plans)
     return {each.__name__: each for each in types}[name]

@@ -86,6 +86,18 @@ def test_lengths_and_resets(cell, variant, dtype, errors_are_small, poisoned):
     compare(cell, variant, dtype, 24, MASKS, errors_are_small, bidirectional=True)
 
 
+def test_float64_alternates(cell):
+    options = {"heads": 2, "bidirectional": True}
+    kernels, exact = (
+        found(module(cell, *where, **options), torch.float64, 24, MASKS)
+        for where in (("cuda", torch.float64, 24, "alternating"), ("reference", torch.float64, 24))
+    )
+    for name, value in exact.items():
+        torch.testing.assert_close(
+            kernels[name], value, rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
 @pytest.mark.parametrize("name", ["gru", "norm_lstm"])
 def test_layers_heads_and_saved_states(name, cell, variant, errors_are_small):
     options = {"num_layers": 2, "heads": 2, "save": "states"}

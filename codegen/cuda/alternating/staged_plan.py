@@ -10,7 +10,7 @@ from .plan import AlternatingPlan
 
 @dataclass(frozen=True, kw_only=True)
 class StagedAlternatingPlan(AlternatingPlan):
-    """Several launches per step: the matrix library multiplies, then a kernel runs some stages.
+    """Several launches per step: a product and a kernel of some stages each, or a kernel of both.
 
     Attributes:
         first_stages: the first stage of each kernel of a step; further stages of a kernel follow
@@ -30,7 +30,7 @@ class StagedAlternatingPlan(AlternatingPlan):
     @property
     def threads(self) -> int:
         """Threads per block."""
-        return 256 if self.by_head else 128
+        return 256 if self.by_head else super().threads
 
     @property
     def step_names(self) -> tuple[str, ...]:
@@ -46,7 +46,6 @@ class StagedAlternatingPlan(AlternatingPlan):
     @property
     def mapping(self) -> str:
         """Which kernels run per step, in words."""
+        products = "" if self.own else "matrix products and "
         kernels = counted(len(self.first_stages), "kernel")
-        return (
-            f"matrix products and {kernels} of stages per step, {self.chunk} steps per CUDA graph"
-        )
+        return f"{products}{kernels} of stages per step, {self.chunk} steps per CUDA graph"

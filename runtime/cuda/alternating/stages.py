@@ -21,7 +21,8 @@ class StepFacts(NamedTuple):
     Attributes:
         matrices: of each source of each product of a step: first of the states, then of the called
             gates that each further kernel of the step needs.
-        values: numbers of a unit that kernels of a step leave for others.
+        values: numbers of a unit that kernels of a step leave for others: what stages leave, sums
+            of products in a forward, and gradients in a backward.
         numbers: of a head, likewise.
     """
 
@@ -37,7 +38,7 @@ def step_facts(cell: CellSpec, direction: Direction) -> StepFacts:
         layout = layout_of(cell)
         return StepFacts([[numbers(layout.matrices_of(s)) for s in layout.sources.space]], 0, 0)
     counts = facts_of(cell).counts
-    gradients = counts.gradients + counts.params if direction == "backward" else 0
+    more = counts.gates if direction == "forward" else counts.gradients + counts.params
 
     def make() -> list[Any]:
         tables = stage_tables(derive(cell), direction)
@@ -54,6 +55,6 @@ def step_facts(cell: CellSpec, direction: Direction) -> StepFacts:
         flat = [m for product in matrices for source in product for m in source]
         if {type(number) for number in (*flat, values, of_head)} != {int}:
             raise ValueError(f"no facts of a step of {cell.name}: {found!r}")
-        return StepFacts(matrices, values + gradients, of_head)
+        return StepFacts(matrices, values + more, of_head)
 
     return remembered(cell.name, f"alternating {direction} {cell.fingerprint}", make, read)

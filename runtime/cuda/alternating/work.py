@@ -135,7 +135,7 @@ class Work:
             if isinstance(plan, StagedAlternatingPlan) and plan.by_head:
                 self._step_grid = (sizes[0] * sizes[1], 1, 1)
         else:
-            (matrices,) = facts.matrices
+            matrices = [each for sources in facts.matrices for each in sources]
             self._product = KernelProduct(matrices, plan.own, new, dtype, sizes, plan.direction)
             self._step_grid = self._end_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
@@ -204,11 +204,11 @@ class Work:
         """
         forward = self.direction == "forward"
         arguments = self._step(self._work, number)
-        # The first reads what a kernel wrote that knows of no overlap.
-        overlapping = bool(number and self._overlapped)
         for product, name in enumerate(self._plan.step_names):
             if product or forward:
                 multiply(product=product)
+            # The first reads what a kernel wrote that knows of no overlap.
+            overlapping = self._overlapped and number + product > 0
             launch(self._kernels[name], self._step_grid, arguments, overlapping=overlapping)
         if not forward:
             multiply(product=0)

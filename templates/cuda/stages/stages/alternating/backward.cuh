@@ -1,4 +1,4 @@
-// The backward kernels of an alternating plan for a cell with stages; the matrix library multiplies.
+// What the backward kernels of an alternating plan do for an item of a cell with stages.
 #pragma once
 
 #include "lib/ptx/types.cuh"
@@ -12,7 +12,6 @@ RNNC_INLINE void apply_pointwise_backward(Values&...) {}
 }  // namespace rnnc
 
 #include "lib/kernels/alternating/backward.cuh"
-#include "lib/kernels/alternating/library_call.cuh"
 #include "lib/stages/alternating/statistics.cuh"
 
 namespace rnnc::alternating {
@@ -22,14 +21,25 @@ using StageSums = real[at_least_one(Cell::kStageSums)];
 constexpr int kFirstGate = Cell::kValues, kFirstParam = kFirstGate + Cell::kGates;
 constexpr int kLastStage = Cell::kStages - 1;
 
-// Adds the products of the step after to the gradients of the states that matrices read.
-RNNC_INLINE void add_state_products(States& d_state, const StagedWorkspace& workspace,
-                                    const ItemIndex& item) {
+// The products of a launch, one of each source: added over its pairs.
+using Returned = real[at_least_one(Cell::kSources)];
+
+// The products of the sources that are needed before a stage.
+template <int stage>
+RNNC_INLINE void load_products(Returned& product, const StagedWorkspace& workspace,
+                               const ItemIndex& item) {
+  repeat<Cell::kSources>([&](int source) { product[source] = 0; });
   for_source_pairs([&](int source, int i) {
-    if (source >= Cell::kStateSources) return;
+    if (kSourceStage[source] != stage) return;
     const int64 place = factor_offset(workspace, item, 0, kSourcePairs[source], i);
-    d_state[kSourceState[source]] += workspace.products[source][place];
+    product[source] += workspace.products[source][place];
   });
+}
+
+// Adds the products of the step after to the gradients of the states that matrices read.
+RNNC_INLINE void add_state_products(States& d_state, const Returned& product) {
+  repeat<Cell::kStateSources>(
+      [&](int source) { d_state[kSourceState[source]] += product[source]; });
 }
 
 // The gradients of the states after a step, as later steps give them: the first stage completes
@@ -37,10 +47,10 @@ RNNC_INLINE void add_state_products(States& d_state, const StagedWorkspace& work
 template <int stage>
 RNNC_INLINE void load_carried(States& carried, const StagedBackwardArguments& a,
                               const StagedWorkspace& workspace, const ItemIndex& item,
-                              const BackwardMasks& masks) {
+                              const BackwardMasks& masks, const Returned& product) {
   repeat<Cell::kStates>([&](int s) { carried[s] = workspace.states[s][item.row]; });
   if constexpr (stage == 0) {
-    add_state_products(carried, workspace, item);
+    add_state_products(carried, product);
     if (masks.has_restarted()) masks.end_gradient(a, carried);
     repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = carried[s]; });
   }
@@ -68,14 +78,18 @@ RNNC_INLINE void keep_gradients(const Gates& d_gate, const Params& d_param,
   });
 }
 
-// Adds to the gradients of what called gates multiply the products that are known before a stage.
-template <int stage>
+// Adds to the gradients of what called gates multiply the products that are known before a stage of
+// a launch that begins with `first_stage`. Those of the launch itself are left for later ones.
+template <int stage, int first_stage>
 RNNC_INLINE void add_returned(Values& value, const StagedWorkspace& workspace,
                               const ItemIndex& item, const Diagonal& diagonal,
-                              const Gates& d_gate) {
-  for_products_before<stage>([&](int source, int pair, int i) {
-    const int64 place = factor_offset(workspace, item, 0, kSourcePairs[source], i);
-    value[kSourceValue[source]] += workspace.products[source][place];
+                              const Gates& d_gate, const Returned& product) {
+  repeat<Cell::kSources>([&](int source) {
+    if (source < Cell::kStateSources || kSourceStage[source] > stage) return;
+    real* const left = value_at(workspace, item, kSourceValue[source]);
+    const bool is_own = kSourceStage[source] == first_stage;
+    value[kSourceValue[source]] = is_own ? product[source] : *left;
+    if (is_own && stage == first_stage) *left = product[source];
   });
   repeat<Cell::kStageWeights>([&](int i) {
     const StageWeight& called = kStageWeights[i];
@@ -86,12 +100,12 @@ RNNC_INLINE void add_returned(Values& value, const StagedWorkspace& workspace,
 // Rounds the gradients of gates that a product multiplies: of called gates, or of all others.
 template <int stage>
 RNNC_INLINE void store_gate_factors(const Gates& d_gate, const StagedWorkspace& workspace,
-                                    const ItemIndex& item, bool of_states) {
+                                    const ItemIndex& item, int64 step, bool of_states) {
   for_source_pairs([&](int source, int i) {
     const int gate = kPairGate[kSourceFirstPair[source] + i];
     if (of_states != source < Cell::kStateSources) return;
     if (!of_states && kGateStage[gate] != stage) return;
-    workspace.factors[source][factor_offset(workspace, item, 0, kSourcePairs[source], i)] =
+    workspace.factors[source][factor_offset(workspace, item, step, kSourcePairs[source], i)] =
         to_element<Element>(d_gate[gate]);
   });
 }
@@ -134,7 +148,7 @@ RNNC_INLINE void finish_step(const StagedBackwardArguments& a, const StagedWorks
                              const ReadValues& saved, const States& carried, States& d_state,
                              Gates& d_gate, Params& d_param) {
   inputs.masks.select_gradients(d_state, d_gate, d_param, carried);
-  store_gate_factors<kLastStage>(d_gate, workspace, item, true);
+  store_gate_factors<kLastStage>(d_gate, workspace, item, a.steps - t, true);
   repeat<Cell::kStateDiagonals>([&](int n) {
     const int weight = kDiagonalOrder[n];
     d_state[kDiagonalSource[weight]] += inputs.diagonal[weight] * d_gate[kDiagonalGate[weight]];
@@ -146,12 +160,16 @@ RNNC_INLINE void finish_step(const StagedBackwardArguments& a, const StagedWorks
   add_step_to_sums(workspace, item, t, runs, d_gate, d_param, inputs.before, saved);
 }
 
-// Runs a stage of an item.
-template <int stage>
+// The stage that a launch's products are needed before: those of the states come from the step after.
+RNNC_CONSTEXPR int product_stage(int first_stage) {
+  return first_stage == 0 ? Cell::kStages : first_stage;
+}
+
+// Runs a stage of an item, in a launch that begins with `first_stage` and whose products are given.
+template <int stage, int first_stage>
 RNNC_INLINE void backward_stage(const StagedBackwardArguments& a, const StagedWorkspace& workspace,
-                                const ItemIndex& item, int64 t) {
-  BackwardInputs inputs;
-  inputs.load(a, workspace, item, t);
+                                const ItemIndex& item, int64 t, const BackwardInputs& inputs,
+                                const Returned& product) {
   ReadValues saved;
   unpack_saved(saved, inputs.saved);
   inputs.unweighted.set_read(saved, 0, 0);
@@ -168,17 +186,17 @@ RNNC_INLINE void backward_stage(const StagedBackwardArguments& a, const StagedWo
   Gates d_gate;
   Params d_param;
   Values value;
-  load_carried<stage>(carried, a, workspace, item, inputs.masks);
+  load_carried<stage>(carried, a, workspace, item, inputs.masks, product);
   load_gradients<stage>(d_gate, d_param, workspace, item);
   load_values<stage>(value, workspace, item);
-  add_returned<stage>(value, workspace, item, inputs.diagonal, d_gate);
+  add_returned<stage, first_stage>(value, workspace, item, inputs.diagonal, d_gate, product);
   repeat<Cell::kStates>([&](int s) { d_state[s] = carried[s] + inputs.d_state[s]; });
   apply_stage_backward<stage>(saved, statistic, inputs.before, inputs.after, inputs.param, sum,
                               value, d_state, d_gate, d_param);
   store_values<stage>(value, workspace, item);
   if constexpr (stage < kLastStage) {
     keep_gradients<stage>(d_gate, d_param, workspace, item);
-    store_gate_factors<stage>(d_gate, workspace, item, false);
+    store_gate_factors<stage>(d_gate, workspace, item, a.steps - 1 - t, false);
   } else {
     finish_step(a, workspace, item, t, inputs, saved, carried, d_state, d_gate, d_param);
   }
@@ -188,31 +206,6 @@ RNNC_INLINE void staged_backward_begin(const StagedBackwardArguments& a,
                                        const StagedWorkspace& workspace) {
   backward_begin(a, workspace);
   begin(a, workspace);  // writes the arguments with what only cells with stages have
-}
-
-// Runs some stages of a step, up to the next product.
-template <int first_stage, int end_stage>
-RNNC_INLINE void staged_backward_step(const StagedWorkspace& workspace, int64 step_idx) {
-  const Call<StagedBackwardArguments> call(workspace, step_idx);
-  const int64 t = call.a.steps - 1 - call.step;
-  if (t < 0) return;
-  unroll<end_stage, first_stage>([&](auto index) {
-    constexpr int stage = decltype(index)::value;
-    compute_statistics<stage>(workspace, Cell::kStageSums);
-    for_items(workspace, [&](const ItemIndex& item) {
-      backward_stage<stage>(call.a, workspace, item, t);
-    });
-  });
-}
-
-RNNC_INLINE void staged_backward_end(const StagedWorkspace& workspace) {
-  const ItemIndex item(workspace);
-  if (!item.valid) return;
-  States d_state;
-  repeat<Cell::kStates>([&](int s) { d_state[s] = workspace.states[s][item.row]; });
-  add_state_products(d_state, workspace, item);
-  const auto& a = *static_cast<const StagedBackwardArguments*>(workspace.arguments);
-  backward_last(a, workspace, item, d_state);
 }
 
 }  // namespace rnnc::alternating

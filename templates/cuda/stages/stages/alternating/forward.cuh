@@ -1,4 +1,4 @@
-// The forward kernels of an alternating plan for a cell with stages; the matrix library multiplies.
+// What the forward kernels of an alternating plan do for an item of a cell with stages.
 #pragma once
 
 #include "lib/ptx/types.cuh"
@@ -12,20 +12,45 @@ RNNC_INLINE void apply_pointwise_forward(Values&...) {}
 }  // namespace rnnc
 
 #include "lib/kernels/alternating/forward.cuh"
-#include "lib/kernels/alternating/library_call.cuh"
 #include "lib/stages/alternating/statistics.cuh"
 
 namespace rnnc::alternating {
 
-// The sum of a gate: what the step began with, and all products that are known before a stage.
-template <int stage>
+// Where the sums of products of gates lie among an item's values, if kFused.
+constexpr int kFirstSum = Cell::kValues;
+
+// Whether a gate gets a product before some stage, among those from one on.
+RNNC_CONSTEXPR bool is_summed(int gate, int from_stage, int end_stage) {
+  for (int source = 0; source < Cell::kSources; ++source) {
+    if (kSourceStage[source] < from_stage || kSourceStage[source] >= end_stage) continue;
+    for (int i = 0; i < kSourcePairs[source]; ++i) {
+      if (kPairGate[kSourceFirstPair[source] + i] == gate) return true;
+    }
+  }
+  return false;
+}
+
+// Adds the products that are known before a stage of a launch that begins with `first_stage`. If
+// kFused, `gate` already has those of the launch itself.
+template <int stage, int first_stage>
 RNNC_INLINE void add_known_products(Gates& gate, const StagedWorkspace& workspace,
-                                    const ItemIndex& item, const Diagonal& diagonal,
-                                    const States& state, const Values& value) {
-  const int64 column = (int64{item.n} * workspace.batch + item.b) * workspace.dim + item.d;
-  for_products_before<stage>([&](int source, int pair, int i) {
-    gate[kPairGate[pair]] += workspace.products[source][column * kSourcePairs[source] + i];
-  });
+                                    const ItemIndex& item) {
+  if constexpr (Plan::kFused) {
+    repeat<Cell::kGates>([&](int g) {
+      if (is_summed(g, 0, first_stage)) gate[g] += *value_at(workspace, item, kFirstSum + g);
+    });
+  } else {
+    const int64 column = (int64{item.n} * workspace.batch + item.b) * workspace.dim + item.d;
+    for_products_before<stage>([&](int source, int pair, int i) {
+      gate[kPairGate[pair]] += workspace.products[source][column * kSourcePairs[source] + i];
+    });
+  }
+}
+
+// Adds products with a weight per unit: of states, and of called gates as far as they are known.
+template <int stage>
+RNNC_INLINE void add_unit_products(Gates& gate, const Diagonal& diagonal, const States& state,
+                                   const Values& value) {
   repeat<Cell::kStateDiagonals>([&](int n) {
     const int weight = kDiagonalOrder[n];
     gate[kDiagonalGate[weight]] += diagonal[weight] * state[kDiagonalSource[weight]];
@@ -40,10 +65,10 @@ RNNC_INLINE void add_known_products(Gates& gate, const StagedWorkspace& workspac
 // Rounds what a stage left for a product: the factors of called gates.
 template <int stage>
 RNNC_INLINE void store_factors(const Values& value, const StagedWorkspace& workspace,
-                               const ItemIndex& item) {
+                               const ItemIndex& item, int64 t) {
   repeat<Cell::kSources>([&](int source) {
     if (source < Cell::kStateSources || kValueStage[kSourceValue[source]] != stage) return;
-    workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
+    workspace.factors[source][factor_offset(workspace, item, t, 1, 0)] =
         to_element<Element>(value[kSourceValue[source]]);
   });
 }
@@ -64,7 +89,7 @@ RNNC_INLINE void finish_step(const StagedForwardArguments& a, const StagedWorksp
     if (is_last) a.last[s][item.row] = to_element<Element>(next[s]);
   });
   repeat<Cell::kStateSources>([&](int source) {
-    workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
+    workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(next[kSourceState[source]]);
   });
   if (Cell::kSaved && a.saved) {
@@ -81,27 +106,27 @@ RNNC_INLINE void finish_step(const StagedForwardArguments& a, const StagedWorksp
   }
 }
 
-// Runs a stage of an item.
-template <int stage>
+// Runs a stage of an item, in a launch that begins with `first_stage`.
+template <int stage, int first_stage>
 RNNC_INLINE void forward_stage(const StagedForwardArguments& a, const StagedWorkspace& workspace,
-                               const ItemIndex& item, int64 t) {
-  ForwardInputs inputs;
-  inputs.load(a, workspace, item, t);
+                               const ItemIndex& item, int64 t, ForwardInputs& inputs) {
   States state, next;
+  Gates gate;
   Values value;
   Numbers statistic;
   Saved saved;
+  assign(gate, inputs.gate);
   repeat<Cell::kStates>([&](int s) { state[s] = workspace.states[s][item.row]; });
   load_values<stage>(value, workspace, item);
   const real* const numbers = workspace.numbers + head_of(workspace, item) * Cell::kStatistics;
   repeat<Cell::kStatistics>([&](int i) { statistic[i] = numbers[i]; });
-  add_known_products<stage>(inputs.gate, workspace, item, inputs.diagonal, state, value);
+  add_known_products<stage, first_stage>(gate, workspace, item);
+  add_unit_products<stage>(gate, inputs.diagonal, state, value);
   with_sigmoid<false>([&](auto& sigmoid) {
-    apply_stage_forward<stage>(inputs.gate, state, inputs.param, statistic, value, next, saved,
-                               sigmoid);
+    apply_stage_forward<stage>(gate, state, inputs.param, statistic, value, next, saved, sigmoid);
   });
   store_values<stage>(value, workspace, item);
-  store_factors<stage>(value, workspace, item);
+  store_factors<stage>(value, workspace, item, t);
   if constexpr (stage == Cell::kStages - 1) {
     finish_step(a, workspace, item, t, inputs.masks, state, next, saved, statistic);
   }
@@ -125,20 +150,6 @@ RNNC_INLINE void staged_forward_begin(const StagedForwardArguments& a,
   repeat<Cell::kStateSources>([&](int source) {
     const Element factor = to_element<Element>(first[kSourceState[source]]);
     workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] = factor;
-  });
-}
-
-// Runs some stages of a step, up to the next product.
-template <int first_stage, int end_stage>
-RNNC_INLINE void staged_forward_step(const StagedWorkspace& workspace, int64 step_idx) {
-  const Call<StagedForwardArguments> call(workspace, step_idx);
-  if (call.step >= call.a.steps) return;
-  unroll<end_stage, first_stage>([&](auto index) {
-    constexpr int stage = decltype(index)::value;
-    compute_statistics<stage>(workspace, Cell::kStatistics);
-    for_items(workspace, [&](const ItemIndex& item) {
-      forward_stage<stage>(call.a, workspace, item, call.step);
-    });
   });
 }
 

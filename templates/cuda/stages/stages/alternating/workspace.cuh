@@ -17,7 +17,9 @@ using Values = real[at_least_one(Cell::kValues)];
 using Numbers = real[at_least_one(Cell::kStatistics)];
 
 struct StagedWorkspace : Workspace {
-  real* values;   // [kValues, B, N, D]; a backward has gradients of gates and params behind them
+  // [values, B, N, D]: kValues, and behind them in a forward the sum of the products of each gate,
+  // if kFused, and in a backward the gradients of gates and params.
+  real* values;
   real* numbers;  // [B, N, numbers of a head that this direction computes]
 };
 
@@ -55,7 +57,7 @@ RNNC_INLINE int64 head_of(const StagedWorkspace& workspace, const ItemIndex& ite
   return int64{item.b} * workspace.heads + item.n;
 }
 
-// Where an item's value lies. A number from kValues on is of a gradient.
+// Where an item's value lies.
 RNNC_INLINE real* value_at(const StagedWorkspace& workspace, const ItemIndex& item, int number) {
   return workspace.values + number * workspace.size() + item.row;
 }
