@@ -10,6 +10,9 @@ from ..layout import states_read_before
 from ..shape import ELEMENT_BYTES, Dtype
 from .kernel_plan import KernelPlan
 
+# A copy has no fewer bytes.
+_WORD_BYTES = 4
+
 
 def row_pitch(elements: int, units: int, dtype: Dtype) -> int:
     """Bytes of a row that a block copies to shared memory; the padding avoids bank conflicts.
@@ -35,6 +38,15 @@ def warp_pitch(elements: int, units: int, dtype: Dtype) -> int:
     if not elements:
         return 0
     return 16 if span <= 16 else 32 * math.ceil(span / 32) + 16
+
+
+def unweighted_pitch(cell: CellSpec) -> int:
+    """Bytes per item that a thread copies of a step's inputs of the cell that no weight multiplies.
+
+    Args:
+        cell: the cell.
+    """
+    return _WORD_BYTES * len(cell.inputs)
 
 
 def states_needed(cell: CellSpec, plan: KernelPlan) -> int:

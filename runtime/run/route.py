@@ -34,6 +34,7 @@ from ..targets.registry import (
     target_name,
     without_kernels,
 )
+from ..targets.target import Target
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
 from .reference import run_reference
@@ -70,7 +71,8 @@ def run_call(
         over_time, last = run_call(settings, tensors.padded(places), asked)
         return [places.pack(state) for state in over_time], last
     if name == "reference" or (traced and needs_reference(settings.backend, values)):
-        return run_reference(settings, tensors, asked)
+        found = run_reference(settings, tensors, asked)
+        return _with_dtype(found, _returned_by_reference(tensors, asked, values))
     own, returned = _computed(settings, name, tensors, asked, values)
     if traced or not _all_plain(own):
         check_has_operators(name)
@@ -83,10 +85,31 @@ def run_call(
             remember(ready)
         with without_autocast(own.x.device.type):
             found = run_ready(ready)
-    if returned == own.x.dtype:
+    return _with_dtype(found, None if returned == own.x.dtype else returned)
+
+
+def _with_dtype(found: Results, dtype: torch.dtype | None) -> Results:
+    """Return results in a dtype; None leaves them as they are."""
+    if dtype is None:
         return found
     over_time, last = found
-    return [state.to(returned) for state in over_time], tuple([s.to(returned) for s in last])
+    return [state.to(dtype) for state in over_time], tuple([state.to(dtype) for state in last])
+
+
+def _returned_by_reference(
+    tensors: Tensors, asked: Asked, values: Sequence[Tensor]
+) -> torch.dtype | None:
+    """Return the dtype that autocast gives the kernels' results; None without kernels or autocast.
+
+    Operations of torch would give the wider dtype of a state and its gates.
+    """
+    device = tensors.x.device
+    target = TARGETS.get(resolve_backend("auto", device.type, device.index))
+    if target is None or not torch.is_autocast_enabled(device.type):
+        return None
+    if any(value.dtype == torch.float64 for value in values):
+        return None
+    return _dtypes(target, tensors.x, asked)[1]
 
 
 def direct_call(settings: Settings, tensors: Tensors, asked: Asked = OUTPUT) -> Ready | None:
@@ -188,10 +211,7 @@ def _computed(
     target = TARGETS[name]
     if tensors.ragged is not None or tensors.unweighted:
         check_takes(target, name, tensors)
-    device = tensors.x.device.type
-    computed, returned = target.dtypes_of(tensors.x.dtype)
-    if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:
-        returned = torch.get_autocast_dtype(device)  # as the product of x with its weights
+    computed, returned = _dtypes(target, tensors.x, asked)
     mixed = False
     for value in values:
         mixed = mixed or value.dtype != computed
@@ -202,6 +222,15 @@ def _computed(
     if any(value.dtype == torch.float64 for value in values):  # autocast leaves it, as torch's
         computed = returned = torch.float64
     return tensors.map(lambda value: value.to(computed)), returned
+
+
+def _dtypes(target: Target, x: Tensor, asked: Asked) -> tuple[torch.dtype, torch.dtype]:
+    """Return the dtype that kernels compute in, and that of results."""
+    computed, returned = target.dtypes_of(x.dtype)
+    device = x.device.type
+    if not asked.takes_wx and torch.is_autocast_enabled(device) and computed != torch.float64:
+        returned = torch.get_autocast_dtype(device)  # as the product of x with its weights
+    return computed, returned
 
 
 def check_wavefront(

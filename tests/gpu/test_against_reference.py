@@ -199,7 +199,9 @@ def known():
 # Where rounding decides between two ways, one draw's error is luck: which state a bistable unit
 # chooses, on which side of its kink a rectified one lies. Eager torch and the C++ kernel are as
 # exact in the mean, and yet one had twice the other's error in 3 of 24 draws of brc.
-DRAWS = {"brc": 8, "fastgrnn": 8, "ligru": 8}
+# Close to a bifurcation, the gradients of FitzHugh and Nagumo's neuron amplify a rounding by 1e3 to
+# 1e5, as the draw decides.
+DRAWS = {"brc": 8, "fastgrnn": 8, "fitzhugh_nagumo": 8, "ligru": 8}
 
 
 def held(case, shape, draw):

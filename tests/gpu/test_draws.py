@@ -88,6 +88,8 @@ def test_a_compiled_call_draws_anew(mode):
     compiled = torch.compile(rnn, fullgraph=True, mode=mode)
     found = []
     for _ in range(4):
+        torch.compiler.cudagraph_mark_step_begin()  # outputs and gradients are memory of the graph
+        rnn.zero_grad()
         y = compiled(x)[0].clone()
         y.sum().backward()
         found.append(y.detach())

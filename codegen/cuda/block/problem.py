@@ -10,7 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
-from ..copies import row_pitch
+from ..copies import row_pitch, unweighted_pitch
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
@@ -114,17 +114,19 @@ def block_problem(
         stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
         widest = sum(source.at_once for source in sources)
         working = backward_registers(pointwise, shape, rows, widest)
-    counted = 2 * exchange + ahead * stage
+    loads: Expression | int = ahead * stage
+    if cell.inputs:
+        loads = loads + unweighted_pitch(cell) * GROUP_UNITS * rows * ahead * warps * groups
     if tables:
-        counted += warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
-        counted += store_bytes(tables, rows, dim, shape.dtype)
+        loads = loads + warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
+        loads = loads + store_bytes(tables, rows, dim, shape.dtype)
         # A block's warps get their registers in turns of one per scheduler.
         turns = m.int("turns", 1, math.ceil(limits.threads_per_block / WARP / SCHEDULERS))
         m.require(SCHEDULERS * turns >= warps, "every warp has a scheduler")
         m.require(SCHEDULERS * (turns - 1) < warps, "no turn without warps")
         held = WARP * SCHEDULERS * turns * blocks * registers
         m.require(held <= limits.registers, "registers of an SM, in turns of warps")
-    m.require(shared == counted, "two exchange buffers and the loads ahead")
+    m.require(shared == 2 * exchange + loads, "two exchange buffers and the loads ahead")
     m.require(registers >= matrix + working, "registers per thread")
     m.require(WARP * warps * blocks * registers <= limits.registers, "registers of an SM")
     m.require(

@@ -10,7 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
-from ..copies import warp_pitch
+from ..copies import unweighted_pitch, warp_pitch
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
@@ -141,7 +141,9 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     m.require(
         (K_TILE_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
     )
-    inputs = groups * TILE_N * warp_pitch(len(layout.input_gates), GROUP_UNITS, shape.dtype)
+    group = warp_pitch(len(layout.input_gates), GROUP_UNITS, shape.dtype)
+    group += unweighted_pitch(cell) * GROUP_UNITS
+    inputs = groups * TILE_N * group
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
     buffers = 2 * (sources * TILE_N * K_TILE_BYTES) * buffer + parts
     # The same numbers as kNumAccumulators in the kernel: independent accumulators hide an
@@ -194,7 +196,9 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     step += reads * warp_pitch(1, ITEM_UNITS, shape.dtype)
     shares = sources * TILE_N * _SUM_BYTES * cluster * units
     buffers = 2 * TILE_N * EXCHANGE_ROW_BYTES * row + 2 * shares
-    inputs = units * (TILE_N * step // ITEM_UNITS)
+    inputs: Expression | int = units * (TILE_N * step // ITEM_UNITS)
+    if cell.inputs:
+        inputs = inputs + unweighted_pitch(cell) * WARP * warps * items
     # The same numbers as kNumAccumulators in the kernel.
     sums = m.int("sums", 0, 4 * sources * (shape.head_dim + TILE_M))
     if shape.element_bytes == 4:

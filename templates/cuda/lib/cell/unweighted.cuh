@@ -2,7 +2,8 @@
 // the backward reads them again.
 //
 // A tensor has a stride for each axis, 0 where all have one value, so nothing is copied to its full
-// shape. Values of a step are loaded one step ahead, or more.
+// shape. Values of a step are loaded one step ahead or more here, several steps ahead by
+// lib/cell/unweighted_copy.cuh.
 #pragma once
 
 #include "lib/cell/item.cuh"

@@ -3,6 +3,7 @@
 
 #include "lib/cell/item_backward.cuh"
 #include "lib/cell/mask.cuh"
+#include "lib/cell/unweighted_copy.cuh"
 #include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
 #include "lib/mma/gate_major_weights.cuh"
@@ -45,7 +46,10 @@ constexpr int kItemBytes = reset_offset(Cell::kStates);
 constexpr int kStageBytes = kItemGroups * kItemBytes;
 constexpr int kPartialsOffset = 2 * GradientExchange::kBytes;
 constexpr int kReadsOffset = kPartialsOffset + 2 * kPartialsBytes;
-constexpr int kBarriersOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
+using UnweightedCopy =
+    rnnc::UnweightedCopy<kItems, 1, 32 * Plan::kWarps, Plan::kNumStages>;
+constexpr int kUnweightedOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
+constexpr int kBarriersOffset = kUnweightedOffset + UnweightedCopy::kBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 

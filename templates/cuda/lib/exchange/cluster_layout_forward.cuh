@@ -1,6 +1,7 @@
 // The forward of a cluster: its layout of shared memory, and its part of R in registers.
 #pragma once
 
+#include "lib/cell/unweighted_copy.cuh"
 #include "lib/copy/reset_copy.cuh"
 #include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/cluster_exchange.cuh"
@@ -41,7 +42,10 @@ constexpr int kPartialsBytes =
 constexpr int kInputsOffset = 2 * kBufferBytes + kPartialsBytes;
 constexpr int kWarpStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
 constexpr int kStageBytes = kItemWarps * kWarpStageBytes;
-constexpr int kBarriersOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
+using UnweightedCopy =
+    rnnc::UnweightedCopy<1, kItems, 32 * kItemWarps, Plan::kNumStages>;
+constexpr int kUnweightedOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
+constexpr int kBarriersOffset = kUnweightedOffset + UnweightedCopy::kBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 

@@ -34,12 +34,16 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
   StepCopy copy;
   copy.prepare(a, head, first_row, steps, order);
   char* const stages = shared + 2 * GradientExchange::kBytes;
+  UnweightedCopy unweighted;
+  unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
+                   threadIdx.x);
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t >= 0) {
       handover.wait(a, t);
       copy.issue(a, t, stages + stage_idx * kStageBytes);
     }
+    unweighted.issue(a, copy.time, t >= 0, stage_idx);
     cp_async_commit();
   };
 #pragma unroll 1
@@ -57,9 +61,9 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
     char* const buffer = shared + buffer_offset;
     const char* const stage = stages + stage_idx * kStageBytes;
     Items::PerItem<Gates> d_gate;
+    unweighted.receive(items.unweighted, a, copy.time, stage_idx);
     items.for_each(
         [&](int half, int j) { items.step(half, j, a, stage, buffer, d_gate[half][j]); });
-    items.unweighted.load(a, copy.time, t - 1, steps);
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     }

@@ -45,6 +45,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   char* const inputs = shared + 2 * kBufferBytes;
   ResetCopy reset;
   reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
+  UnweightedCopy unweighted;
+  unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
   Handover<false> handover(a);
   const int64 row_stride = kept(a.wx_row), time_stride = kept(time.stride(a.wx_time));
   const auto prefetch = [&](int t, int stage_idx, bool is_first) {
@@ -55,17 +57,17 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
       next_input += kMasked ? time_stride : time.stride(a.wx_time);
       if (!is_first) reset.issue(stage + InputCopy::kBytes);
     }
+    unweighted.issue(a, time, t < steps, stage_idx);
     cp_async_commit();
   };
 #pragma unroll 1
   for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) {
     prefetch(stage_idx, stage_idx, stage_idx == 0);
   }
-  items.unweighted.load(a, time, 0, steps);
   cp_async_wait<Plan::kNumStages - 2>();
   __syncthreads();
+  unweighted.receive(items.unweighted, a, time, 0);
   items.start_base(inputs);
-  items.unweighted.load(a, time, 1, steps);
   items.add_states();
   __syncthreads();
 
@@ -105,8 +107,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
 
       Items::PerItem<Gates> gate;
       items.finish_gates(gate, product);
+      unweighted.receive(items.unweighted, a, time, stage_idx);
       items.start_base(inputs + stage_idx * kStageBytes);
-      items.unweighted.load(a, time, t + 2, steps);
       buffer_offset ^= kBufferBytes;
       Items::PerItem<States> next;
       const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };

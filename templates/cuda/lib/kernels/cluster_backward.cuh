@@ -63,6 +63,10 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
   items.load(a, at, copies);
   items.masks.begin_parts(a, at.time(a), at.first_row, steps);
 
+  UnweightedCopy unweighted;
+  unweighted.start(items.unweighted, a, at.time(a), steps - 1, shared + kUnweightedOffset,
+                   threadIdx.x);
+
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t >= 0) {
@@ -71,6 +75,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
         if (items.active[item]) copies.issue(a, at, item, t, items.stage(stage_idx, item, at.warp));
       });
     }
+    unweighted.issue(a, at.time(a), t >= 0, stage_idx);
     cp_async_commit();
   };
   const auto receive = [&](int i, Received& received) {
@@ -96,12 +101,12 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
+      unweighted.receive(items.unweighted, a, at.time(a), stage_idx);
       Received received = {};
       if (!Plan::kLinear && Cell::kSources > 0 && i > 0) receive(i, received);
       repeat<kItems>([&](int item) {
         items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
       });
-      items.unweighted.load(a, at.time(a), t - 1, steps);
       if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
         receive(i, received);
         items.add_received(received);

@@ -63,9 +63,13 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
 
   Inputs inputs;
-  inputs.start(a, shared_begin, head, first_unit, first_row + first_column,
-               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane, tile_steps,
-               order);
+  const int item_warp = Plan::kSplits == 1 ? group : group * 2 + (split & 1);
+  inputs.start(a, shared_begin, head, first_unit, first_row + first_column, item_warp, lane,
+               tile_steps, order);
+
+  UnweightedCopy unweighted;
+  unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
+                   32 * item_warp + lane);
 
   Handover<false> handover(a);
   cluster_sync();
@@ -74,10 +78,10 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
     Words words;
     items.collect(words, items.state, lane);
     state_push.publish(words);
-    items.unweighted.load(a, inputs.time, 0, steps);
     items.masks.begin_parts(a, inputs.time, first_row, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
+      unweighted.issue(a, inputs.time, stage < steps, stage);
       inputs.prefetch(a, stage, stage, handover);
     }
   }
@@ -99,9 +103,9 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
       if (computes) {
         cp_async_wait<Plan::kNumStages - 1>();
         __syncwarp();
+        unweighted.receive(items.unweighted, a, inputs.time, stage_idx);
         items.start(gate, inputs.stage(stage_idx));
         items.read_resets(inputs.stage(stage_idx));
-        items.unweighted.load(a, inputs.time, t + 1, steps);
       }
       if constexpr (Cell::kSources > 0) {
         Product product;
@@ -133,6 +137,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         items.store_step(a);
         items.masks.advance();
         __syncwarp();
+        unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
         inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
       }
       stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;

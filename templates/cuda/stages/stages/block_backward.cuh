@@ -23,6 +23,7 @@ struct StagedBackward {
   StagedItems items;
   StepCopy copy;
   NumberCopy number_copy;
+  UnweightedCopy unweighted;
   InputGateStore input_store;
   OtherGateStore other_store;
   Handover<true> handover;
@@ -53,6 +54,7 @@ struct StagedBackward {
       copy.issue(a, t, data_at(to));
       number_copy.issue(numbers_at(to), copy.time.at(t));
     }
+    unweighted.issue(a, copy.time, t >= 0, to);
     cp_async_commit();
   }
   // Goes on to step t, whose data is at the place of this step; to none before the first.
@@ -75,6 +77,8 @@ struct StagedBackward {
     }
     step_size = a.batch * a.heads * Plan::kHeadDim;
     copy.prepare(a, head, first_row, steps, order);
+    unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
+                     threadIdx.x);
     number_copy.begin(a, head, first_row);
     input_store.prepare(a, first_row);
     other_store.prepare(a, first_row);
@@ -138,10 +142,10 @@ struct StagedBackward {
   }
 
   RNNC_MEMBER void run_step(int t) {
+    unweighted.receive(items.unweighted, a, copy.time, place);
     items.for_each([&](int half, int j) { items.begin_step(half, j, a, data_at(place)); });
     unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t); });
     items.end_stages();
-    items.unweighted.load(a, copy.time, t - 1, steps);
     if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();

@@ -26,6 +26,7 @@ struct StagedForward {
   ResetCopy reset;
   NumberStore numbers;
   SavedStore saved_store;
+  UnweightedCopy unweighted;
   Handover<false> handover;
   const Element* next_input;  // of the step whose input is copied next
   int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
@@ -52,6 +53,7 @@ struct StagedForward {
       next_input += time.stride(a.wx_time);
       if (t > 0) reset.issue(inputs_at(to) + InputCopy::kBytes);
     }
+    unweighted.issue(a, time, t < steps, to);
     cp_async_commit();
   }
 
@@ -66,6 +68,7 @@ struct StagedForward {
     next_input = a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
     input.prepare(a, first_row);
     reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
+    unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
     numbers.begin(a, time, head, first_row);
     saved_store.prepare(a, first_row);
     saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
@@ -85,17 +88,16 @@ struct StagedForward {
     items.publish_for<0>(states, items.state);
 #pragma unroll 1
     for (int t = 0; t < Plan::kNumStages; ++t) copy_inputs(t, t);
-    items.unweighted.load(a, time, 0, steps);
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
-    start_next(0);
+    start_next();
     items.add_state_weights();
     __syncthreads();
   }
-  // Starts the gates of step t, whose inputs are at the place of this step.
-  RNNC_MEMBER void start_next(int t) {
+  // Starts the gates of the step whose inputs come next.
+  RNNC_MEMBER void start_next() {
+    unweighted.receive(items.unweighted, a, time, place);
     items.start_base(inputs_at(place));
-    items.unweighted.load(a, time, t + 1, steps);
   }
 
   template <int stage>
@@ -146,7 +148,7 @@ struct StagedForward {
       Statistics::collect<stage>(parts, lane, items.number);
       items.finish_products<stage>(product);
     }
-    if constexpr (last) start_next(t + 1);
+    if constexpr (last) start_next();
     const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
     with_sigmoid<true>(compute,
                        [&] { items.publish_for<last ? 0 : stage + 1>(next_states, next); });

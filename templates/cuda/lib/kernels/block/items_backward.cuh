@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/cell/items_backward.cuh"
+#include "lib/cell/unweighted_copy.cuh"
 #include "lib/copy/row_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
 #include "lib/mma/gate_major_weights.cuh"
@@ -24,7 +25,11 @@ RNNC_CONSTEXPR int reset_offset(int state) {
   return before_offset(Cell::kStates) + (kResetsAhead ? states_read(state) * StateCopy::kBytes : 0);
 }
 constexpr int kStageBytes = reset_offset(Cell::kStates);
-constexpr int kSharedBytes = 2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
+using UnweightedCopy =
+    rnnc::UnweightedCopy<2, Plan::kThreadRows, 32 * Plan::kWarps, Plan::kNumStages>;
+constexpr int kUnweightedOffset =
+    2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
+constexpr int kSharedBytes = kUnweightedOffset + UnweightedCopy::kBytes;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 constexpr int kNumAccumulators = kPack == 1 ? 2 : 4;
@@ -75,7 +80,6 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       });
     });
     masks.begin(a, time, tile_steps.of(a));
-    unweighted.load(a, time, tile_steps.of(a) - 1, tile_steps.of(a));
   }
 
   // Computes the gradients of an item's gates and of the states before the step, but for the

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/items_forward.cuh"
+#include "lib/cell/unweighted_copy.cuh"
 #include "lib/copy/reset_copy.cuh"
 #include "lib/copy/row_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
@@ -17,7 +18,10 @@ using InputCopy = RowCopy<Cell::kInputGates, 32 * Plan::kWarps, Plan::kBlockRows
 using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 using ResetCopy = rnnc::ResetCopy<Plan, StateCopy, 32 * Plan::kWarps>;
 constexpr int kStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
-constexpr int kSharedBytes = 2 * kBufferBytes + Plan::kNumStages * kStageBytes;
+using UnweightedCopy =
+    rnnc::UnweightedCopy<Plan::kUnitGroups, Plan::kThreadRows, 32 * Plan::kWarps, Plan::kNumStages>;
+constexpr int kUnweightedOffset = 2 * kBufferBytes + Plan::kNumStages * kStageBytes;
+constexpr int kSharedBytes = kUnweightedOffset + UnweightedCopy::kBytes;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 using Tiles = GateTiles<Plan::kUnitGroups>;

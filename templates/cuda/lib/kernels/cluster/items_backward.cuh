@@ -72,7 +72,6 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
                   [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
     });
     masks.begin(a, at.time(a), at.steps);
-    unweighted.load(a, at.time(a), at.steps - 1, at.steps);
   }
 
   // The data of an item in a stage. A warp without an item reads another item's data.
