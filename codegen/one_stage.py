@@ -1,4 +1,4 @@
-"""Refusal of cells whose step has stages, which no CUDA kernel runs."""
+"""Refusal of cells whose step has stages, by kernels that do not run them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from ..cellspec.stages.levels import first_stage
 from .shape import PlanError
 
 
-def check_one_stage(cell: CellSpec) -> None:
+def check_one_stage(cell: CellSpec, kernels: str, write: str) -> None:
     """Refuse a cell whose step needs a product or a reduction of values that it has computed.
+
+    Args:
+        cell: the cell.
+        kernels: those that refuse it, in a word.
+        write: what to write instead.
 
     Raises:
         PlanError: names the first of them.
@@ -20,6 +25,6 @@ def check_one_stage(cell: CellSpec) -> None:
     raise PlanError(
         cell.name,
         f"`{found}`, {what}",
-        "gates that are not called, and no reductions, for CUDA kernels",
-        'backend="auto" in the call: kernels on a CPU, else operations of torch, step by step',
+        f"gates that are not called, and no reductions, for {kernels} kernels",
+        write,
     )

@@ -13,6 +13,7 @@ import jinja2
 
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
+from .cuda.stage_tables import stage_tables
 from .derive import Pointwise
 from .emit import emit_called_functions, emit_used_functions, needs_more_functions, spelled
 from .layout import layout_of, states_read_before
@@ -99,12 +100,12 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
             reaches={} if pointwise.stages else _reaches(pointwise),
             functions=emit_used_functions(
-                map(pointwise.program, plan.directions), provided=plan.provided
+                map(pointwise.program, plan.directions), provided=_provided(pointwise, plan)
             ),
             more_functions=more_functions,
             called=emit_called_functions,
             in_blocks=in_blocks,
-            stages=stage_functions(pointwise),
+            **_stages(pointwise, plan),
             **({} if pointwise.stages else pointwise_functions(pointwise, plan)),
         )
     )
@@ -115,6 +116,8 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     if in_blocks:
         assert plan.lanes is not None
         headers += _headers(plan.lanes)
+    if pointwise.stages and not isinstance(plan, CpuPlan):
+        headers += _headers("cuda/stages")
     units = tuple(_cpp_unit(f"{plan.headers}/{name}.cpp", plan.scalar) for name in plan.linked)
     return Source(cell.name, code, headers, plan, units)
 
@@ -168,6 +171,19 @@ def unregister_template(name: str) -> None:
 
 _registered_loaders: dict[str, jinja2.BaseLoader] = {}
 _registered_headers: dict[str, tuple[tuple[str, str], ...]] = {}
+
+
+def _provided(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> frozenset[str]:
+    """The functions of the table that headers write themselves."""
+    return plan.provided | (plan.provided_to_stages if pointwise.stages else frozenset())
+
+
+def _stages(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> dict[str, object]:
+    """What a template gets of stages; None for a cell without."""
+    if isinstance(plan, CpuPlan):
+        return {"stages": stage_functions(pointwise)}
+    passed = tuple(sorted(plan.passed))
+    return {"tables": stage_tables(pointwise, plan.direction, passed)}
 
 
 def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from ..cellspec.cell import CellSpec
 from ..cellspec.errors import kind_of
 from .cuda.limits import Limits
-from .one_stage import check_one_stage
 from .shape import PlanError, Save, Shape
 
 
@@ -26,8 +25,7 @@ class PlanRequest:
             call over time. The plans serve any number of layers.
 
     Raises:
-        PlanError: the cell calls a gate or reduces over units, the shape or the limits are of
-            another type, or the features are negative.
+        PlanError: the shape or the limits are of another type, or the features are negative.
     """
 
     cell: CellSpec
@@ -38,7 +36,6 @@ class PlanRequest:
     features: int | None = None
 
     def __post_init__(self) -> None:
-        check_one_stage(self.cell)
         if not isinstance(self.shape, Shape):
             write = "rnnc.Shape(heads=1, head_dim=64)"
             raise PlanError("shape", kind_of(self.shape), "an rnnc.Shape", write)

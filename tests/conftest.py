@@ -305,3 +305,13 @@ def emulated_blocks(
     folder = tmp_path_factory.getbasetemp() / "emulated_blocks"
     with _module("emulated_blocks").emulated(monkeypatch, folder) as plans:
         yield plans
+
+
+@pytest.fixture
+def emulated_alternating(
+    simulated_gpu: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> Iterator[list[Any]]:
+    """The backend `"simulated"`, whose alternating plans compute on the CPU; gives their plans."""
+    folder, step = tmp_path_factory.getbasetemp() / "emulated_alternating", _module("emulated_step")
+    with _module("emulated_alternating").emulated(monkeypatch, step, folder) as plans:
+        yield plans

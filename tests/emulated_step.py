@@ -7,11 +7,13 @@ compared without a GPU. The few headers of PTX have twins here.
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,17 +28,25 @@ _SHARED = 256 * 1024  # bytes
 _DTYPES = {"float32": np.float32, "float64": np.float64}
 
 
-def _library(source: Any, folder: Path) -> Any:
-    """The kernel of a source as a function of arguments, grid and threads."""
+def _library(source: Any, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """The kernels of a source as functions of arguments, grid and threads.
+
+    Args:
+        source: of the kernels.
+        folder: for files.
+        more: text that is compiled in place of further headers, by path.
+    """
     root = folder / source.digest[:16]
     plan = source.plan
     twins = {path: file.read_text() for path, file in _TWINS.items()}
-    for path, text in {**dict(source.headers), **twins}.items():
+    for path, text in {**dict(source.headers), **twins, **more}.items():
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     # Names of std would hide those of the cell's functions; static assertions on sizes stay.
-    code = source.code.replace('extern "C" __global__ void', "static void")
+    code = re.sub(
+        r'extern "C" __global__ void\s+(__launch_bounds__\(.*?\))?', "static void ", source.code
+    )
     code = f"""#include "lanes.h"
 {code}
 namespace rnnc {{ char shared[{_SHARED}]; }}

@@ -49,6 +49,7 @@ class SimulatedCuda(CudaTarget):
     """The target of a GPU, for tensors of the CPU."""
 
     device = "cpu"
+    takes_stages = True
 
     def find_compiler(self, index: int | None) -> None:
         """There is always one, since nothing is compiled."""

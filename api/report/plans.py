@@ -92,6 +92,7 @@ def _candidates(request: PlanRequest, direction: Direction, plan: Plan | None) -
     for name, kind in kinds_for().items():
         own = taken is not None and taken.kind == name
         try:
+            kind.check(request.cell)
             best = min(kind.candidates(request, direction), key=lambda p: p.cost)
         except PlanError as error:
             found.append(_refused(name, error)._replace(taken=own))

@@ -38,6 +38,7 @@ class CpuPlan:
     lanes: ClassVar[str | None] = "cpu/lanes"
     # Of the table's functions, those that math.h has; a forward calls them by name.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
+    provided_to_stages: ClassVar[frozenset[str]] = frozenset()
     passed: ClassVar[frozenset[str]] = frozenset()
     directions: ClassVar[tuple[Direction, ...]] = DIRECTIONS
 

@@ -100,6 +100,7 @@ class KernelPlan(ABC):
     passed: ClassVar[frozenset[str]] = provided
     # Whether its kernels compute once per unit what follows from params alone.
     hoists: ClassVar[bool] = False
+    provided_to_stages: ClassVar[frozenset[str]] = frozenset({"rsqrt"})  # besides, to such cells
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 
     direction: Direction

@@ -11,6 +11,7 @@ from typing import Protocol
 import jinja2
 
 from ...cellspec.cell import CellSpec
+from ..one_stage import check_one_stage
 from ..render import register_template, unregister_template
 from ..request import PlanRequest
 from ..shape import Direction, Dtype, PlanError
@@ -72,6 +73,7 @@ class PlanKind:
             keep R on the chip, and so takes every head.
         single: whether its plans run a single step of a module's layers. Those of other kinds run a
             layer over time.
+        takes_stages: whether its kernels run cells that call gates or reduce over units.
     """
 
     plan: type[KernelPlan]
@@ -81,11 +83,24 @@ class PlanKind:
     least_nanoseconds: Callable[[Limits], tuple[float, float]] | None = None
     largest_head: LargestHead | None = None
     single: bool = False
+    takes_stages: bool = False
 
     @property
     def name(self) -> str:
         """The word that asks for it."""
         return self.plan.kind
+
+    def check(self, cell: CellSpec) -> None:
+        """Refuse a cell that kernels of this kind do not run.
+
+        Args:
+            cell: the cell.
+
+        Raises:
+            PlanError: the cell calls a gate or reduces over units, and the kind takes no such cell.
+        """
+        if not self.takes_stages:
+            check_one_stage(cell, self.name, 'variant="auto"')
 
 
 # In the order of preference between plans of the same cost.
@@ -98,6 +113,7 @@ KINDS: dict[str, PlanKind] = {
             block_kernels,
             tilings=block_tilings,
             largest_head=largest_block_head,
+            takes_stages=True,
         ),
         PlanKind(
             ClusterPlan,
@@ -117,7 +133,7 @@ KINDS: dict[str, PlanKind] = {
             largest_grid_head,
         ),
         PlanKind(WalkPlan, walk_kernels, walk_kernels, tilings=walk_tilings),
-        PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels),
+        PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels, takes_stages=True),
         PlanKind(StepPlan, step_kernels, step_kernels, single=True),
     )
 }
@@ -157,6 +173,7 @@ def best_tilings(
         find = kind.candidates_for_auto and (kind.tilings or kind.candidates_for_auto)
         if find is not None:
             with suppress(PlanError):  # this kind has no plan
+                kind.check(request.cell)
                 plans = sorted(find(request, direction), key=lambda plan: plan.cost)
                 found += plans[:count]
     return tuple(found)

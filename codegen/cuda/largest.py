@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
-from ..one_stage import check_one_stage
 from ..shape import Dtype, Shape
 from .kinds import KINDS
 from .limits import Limits
@@ -19,7 +18,7 @@ class LargestHeadDims:
     Attributes:
         limits: the GPU.
         dims: the largest head dim by kind of plan, for each kind that keeps R on the chip; 0 if no
-            head dim fits.
+            head dim fits, or if the kind's kernels do not run the cell.
     """
 
     limits: Limits
@@ -47,7 +46,7 @@ def largest_head_dims(
         heads: that share the chip, in a grid plan; heads of other plans do not wait for each other.
 
     Raises:
-        PlanError: `heads` is not positive, or the cell calls a gate or reduces over units.
+        PlanError: `heads` is not positive, or the dtype is another.
 
     Example:
         >>> import rnnc
@@ -57,8 +56,10 @@ def largest_head_dims(
         >>> found.dims["block"], found.dims["cluster"], found.best[0]
         (128, 0, 'grid')
     """
-    check_one_stage(cell)
     Shape(heads, 1, dtype=dtype)  # raises an error if heads or dtype is wrong
-    every = {name: kind.largest_head for name, kind in KINDS.items()}
-    dims = {name: find(cell, dtype, limits, heads) for name, find in every.items() if find}
+    dims = {}
+    for name, kind in KINDS.items():
+        if kind.largest_head:
+            runs = kind.takes_stages or not cell.has_stages
+            dims[name] = kind.largest_head(cell, dtype, limits, heads) if runs else 0
     return LargestHeadDims(limits, dims)

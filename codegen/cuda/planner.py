@@ -66,14 +66,14 @@ def plan_for(
     request = PlanRequest(cell, shape, limits, save, tf32, features)
     _check(variant, request)
     if variant != "auto":
-        return _paired(KINDS[variant].candidates, request)[0]
+        return _paired(KINDS[variant], KINDS[variant].candidates, request)[0]
     plans: list[Plan] = []
     refusals: dict[str, PlanError] = {}
     for name, kind in kinds_for(single=request.single).items():
         if kind.candidates_for_auto is None or _undercut(plans, kind, limits):
             continue
         try:
-            plans += _paired(kind.candidates_for_auto, request)
+            plans += _paired(kind, kind.candidates_for_auto, request)
         except PlanError as error:
             refusals[name] = error
     if not plans:
@@ -110,7 +110,7 @@ def plans_for(
         if kind.candidates_for_auto is None:
             continue
         with suppress(PlanError):  # this kind has no plan
-            plans += _paired(kind.candidates, request)
+            plans += _paired(kind, kind.candidates, request)
     return tuple(sorted(plans, key=_cost))
 
 
@@ -140,11 +140,12 @@ def plans_of_kind(
     """
     found = KINDS[kind]
     find = (for_auto and found.candidates_for_auto) or found.candidates
-    return _paired(find, PlanRequest(cell, shape, limits, save, tf32))
+    return _paired(found, find, PlanRequest(cell, shape, limits, save, tf32))
 
 
-def _paired(find: FindKernels, request: PlanRequest) -> tuple[Plan, ...]:
+def _paired(kind: PlanKind, find: FindKernels, request: PlanRequest) -> tuple[Plan, ...]:
     """Pairs of the kernels that a function finds for each direction, the cheapest first."""
+    kind.check(request.cell)
     forwards, backwards = (find(request, d) for d in DIRECTIONS)
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 

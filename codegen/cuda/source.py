@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ...cellspec.cell import CellSpec
 from ..derive import derive
-from ..one_stage import check_one_stage
 from ..plan import Plan
 from ..render import Source, render
 from .kernel_plan import KernelPlan
+from .kinds import KINDS
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,9 @@ def kernel_source(cell: CellSpec, plan: KernelPlan) -> Source:
     Args:
         cell: the cell.
         plan: of the direction.
+
+    Raises:
+        PlanError: kernels of the plan's kind do not run the cell.
     """
-    check_one_stage(cell)
+    KINDS[plan.kind].check(cell)
     return render(derive(cell, activations=plan.save == "gates"), plan)

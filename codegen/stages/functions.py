@@ -86,6 +86,8 @@ class StageFunctions:
         d_values: those of the backward.
         saved_statistics: the numbers of the forward's statistics that are saved.
         counts: of constants of the source, by name.
+        layout: of the cell.
+        stages: the programs.
     """
 
     forward: tuple[StageFunction, ...]
@@ -99,6 +101,7 @@ class StageFunctions:
     saved_statistics: tuple[int, ...]
     counts: Mapping[str, int]
     layout: Layout
+    stages: Stages
 
     def kept(self, name: str) -> str:
         """What the last stage of the forward saves under a name."""
@@ -108,23 +111,30 @@ class StageFunctions:
             return f"values[{self.values.index(name)} * width + d]"
         return f"gates[{self.layout.gates.at(name).number} * width + d]"
 
-    def stored(self, name: str) -> str:
-        """The place of a result of the backward, and how it gets there."""
+    def place_of(self, name: str) -> tuple[str, int]:
+        """The array that gets a result of the backward, and the result's place in it."""
         if name in self.d_values:
-            return f"values[{self.d_values.index(name)} * width + d] ="
+            return "values", self.d_values.index(name)
         own, layout = name.removeprefix("d_"), self.layout
         if own in layout.gradients.names:
-            return f"d_gates[{layout.gradients.at(own).number} * dim + d] ="
+            return "d_gates", layout.gradients.at(own).number
         if own in layout.states.names:
-            return f"d_states[{layout.states.at(own).number} * state_width + d] ="
-        return f"d_params[{layout.params.at(own).number} * width + d] +="
+            return "d_states", layout.states.at(own).number
+        return "d_params", layout.params.at(own).number
+
+    def stored(self, name: str) -> str:
+        """The place of a result of the backward of a row, and how it gets there."""
+        array, place = self.place_of(name)
+        width = {"d_gates": "dim", "d_states": "state_width"}.get(array, "width")
+        return f"{array}[{place} * {width} + d] {'+' if array == 'd_params' else ''}="
 
 
-def stage_functions(pointwise: Pointwise) -> StageFunctions | None:
+def stage_functions(pointwise: Pointwise, passed: tuple[str, ...] = ()) -> StageFunctions | None:
     """The functions of a cell's stages; None for a cell without.
 
     Args:
         pointwise: the derived programs of the cell.
+        passed: functions of the table that are arguments of the forward, after its results.
     """
     stages = pointwise.stages
     if stages is None:
@@ -152,8 +162,8 @@ def stage_functions(pointwise: Pointwise) -> StageFunctions | None:
     }
     places = _Places(pointwise, stages, layout)
     return StageFunctions(
-        forward=tuple(_functions(pointwise, "forward", stages.forward, forward)),
-        backward=tuple(_functions(pointwise, "backward", stages.backward, backward)),
+        forward=tuple(_functions(pointwise, "forward", stages.forward, forward, passed)),
+        backward=tuple(_functions(pointwise, "backward", stages.backward, backward, ())),
         products=tuple(places.products(stages.exchanged, stages.values)),
         statistics=tuple(places.statistics(stages.exchanged, stages.values, stages.statistics)),
         returned_products=tuple(places.products(stages.returned, stages.d_values)),
@@ -173,6 +183,7 @@ def stage_functions(pointwise: Pointwise) -> StageFunctions | None:
             "kStageSums": len(stages.sums),
         },
         layout=layout,
+        stages=stages,
     )
 
 
@@ -181,13 +192,14 @@ def _functions(
     direction: str,
     programs: Sequence[Program],
     inputs: Mapping[str, tuple[str, ...]],
+    passed: tuple[str, ...],
 ) -> Iterator[StageFunction]:
     every = dict.fromkeys(name for names in inputs.values() for name in names)
     for place, program in enumerate(programs):
         name, results = f"{direction}_{place}", tuple(str(o) for o in program.outputs)
         read = {symbol.name for symbol in program.inputs}
         parameters = tuple(n for n in every if n in read)
-        lines = emit_lines(name, program, parameters, pointwise.cell.constants)
+        lines = emit_lines(name, program, parameters, pointwise.cell.constants, passed)
         yield StageFunction(lines, parameters, results, inputs, frozenset(read), name, program)
 
 

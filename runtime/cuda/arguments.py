@@ -75,11 +75,26 @@ _BEHIND = {
 }
 
 
-@lru_cache(maxsize=64)
 def arguments_of(
-    direction: Direction, states: int, params: int, masked: bool, unweighted: int
+    direction: Direction,
+    states: int,
+    params: int,
+    masked: bool,
+    unweighted: int,
+    staged: bool = False,
 ) -> type[ctypes.Structure]:
-    """Return the mirror of a direction's arguments, one type for all cells of such counts."""
+    """Return the mirror of a direction's arguments, one type for all cells of such counts.
+
+    A cell that is `staged` has stages: its arguments end with the address of saved statistics.
+    """
+    return _arguments_of(direction, states, params, masked, unweighted, staged)
+
+
+@lru_cache(maxsize=64)
+def _arguments_of(
+    direction: Direction, states: int, params: int, masked: bool, unweighted: int, staged: bool
+) -> type[ctypes.Structure]:
+    last = fields(POINTER, "statistics") if staged else []
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
     if direction == "forward":
@@ -93,6 +108,7 @@ def arguments_of(
             ("saved", POINTER),
             *_unweighted(unweighted),
             *masks,
+            *last,
         )
     else:
         own = structure(
@@ -110,6 +126,7 @@ def arguments_of(
             *_unweighted(unweighted),
             *masks,
             *([("d_reset_to", each)] if masked else ()),
+            *last,
         )
     found: Any = own
     found.around = {
@@ -118,8 +135,11 @@ def arguments_of(
     return own
 
 
-def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace` for a cell with that many states and sources."""
+def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
+    """Return the mirror of `Workspace` for a cell with that many states and sources.
+
+    That of a cell which is `staged` is of `StagedWorkspace`.
+    """
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
@@ -127,6 +147,7 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
         ("states", POINTER * states),
         *fields(POINTER * max(sources, 1), "factors products"),
         *fields(POINTER, "sums totals"),
+        *(fields(POINTER, "values numbers") if staged else ()),
     )
 
 

@@ -52,9 +52,15 @@ class PlanQuestion(NamedTuple):
 def question_of(
     layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
 ) -> PlanQuestion:
-    """Return what the plan of a call is chosen for."""
-    sizes = heads, dim, batch, dtype, device
-    return PlanQuestion(layer_call.cell, *sizes, layer_call.choice, layer_call.tf32)
+    """Return what the plan of a call is chosen for.
+
+    Plans of a cell with stages save gates: those of later stages are no product of states over all
+    steps. A call that saves states alone runs the forward again for its backward.
+    """
+    sizes, cell, choice = (heads, dim, batch, dtype, device), layer_call.cell, layer_call.choice
+    if cell.has_stages:
+        choice = choice._replace(save="gates")
+    return PlanQuestion(cell, *sizes, choice, layer_call.tf32)
 
 
 @lru_cache(maxsize=2048)

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
+from ..call.facts import facts_of
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..program.called_sums import called_sums
 from ..program.gemms import gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
@@ -30,6 +32,7 @@ from .products.rearrange import (
     rearrange,
     rows_packed,
 )
+from .saved import saved_parts, saved_shape
 from .watchdog import watchdog_bound
 
 # Runs all steps of a direction, as `Launcher.run` does.
@@ -55,7 +58,7 @@ def forward(
         reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
     """
-    counts = ready.counts
+    counts, facts, staged = ready.counts, facts_of(ready.cell), ready.cell.has_stages
     wx, R, b = rows_packed(inputs.wx), packed_or_none(inputs.R), packed_or_none(inputs.b)
     initial_states = [packed(s) for s in inputs.initial_states]
     R_diag, params = packed_or_none(inputs.R_diag), [packed(p) for p in inputs.params]
@@ -64,21 +67,23 @@ def forward(
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial_states]
     saves_gates = for_backward and ready.plan.save == "gates"
-    saved_shape = (steps if saves_gates else 0, batch, heads, dim, counts.saved)
+    shape = saved_shape(facts, (steps if saves_gates else 0, batch, heads, dim))
     in_order = wx.transpose(0, 1)
     # Safe in place: the block that reads an input later saves a value in place of it, and has
-    # received the input by then.
-    in_place = donated and in_order.shape == saved_shape and in_order.is_contiguous()
-    saved = in_order if in_place else wx.new_empty(saved_shape)
+    # received the input by then. A stage may save what a later one has not read.
+    in_place = donated and not staged and in_order.shape == shape and in_order.is_contiguous()
+    saved = in_order if in_place else wx.new_empty(shape)
+    values, statistics = saved_parts(facts, saved, dim)
     arguments = filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
-        *(*initial_states, *states, *last, saved),
+        *(*initial_states, *states, *last, values),
         *(unweighted_fields(inputs.unweighted) if inputs.unweighted else ()),
         *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
+        *((statistics,) if staged else ()),
     )
 
     def launch(ready: Prepared) -> None:
@@ -129,16 +134,22 @@ def backward_parts(
         run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
+    facts, statistics = facts_of(cell), None
     reverse, masks = ready.plan.reverse, saved.masks
     reset_to = without_gaps(reset_to) if masks else ()
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     if saved.wx is None:
-        values = packed(saved.saved)
+        values, statistics = saved_parts(facts, packed(saved.saved), dim)
     else:
         values = gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
-    # Safe in place: the thread that reads a saved value later writes a gradient over it.
-    in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
+    # Safe in place: the thread that reads a saved value later writes a gradient over it. What
+    # stages saved is read after them too.
+    in_place = (
+        not cell.has_stages
+        and (donated or values is not saved.saved)
+        and values.shape[-1] == counts.inputs
+    )
     d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
     d_gates_no_input, others = d_wx, counts.gradients - counts.inputs  # of no use, if none
     if others:
@@ -174,6 +185,7 @@ def backward_parts(
             sums,
             *(unweighted_fields(saved.unweighted) if saved.unweighted else ()),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
+            *((statistics,) if cell.has_stages else ()),
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
@@ -185,16 +197,18 @@ def backward_parts(
 
     def finish(sums: Tensor) -> Gradients:
         gates, factors, wanted = (d_wx, d_gates_no_input), (states, initial_states), ready.products
+        called = facts.called
         if saved.apart:
-            wanted = ()
+            wanted, called = (), []
         elif masks is not None:
             read = _as_read(cell, saved, reset_to, reverse)
             factors = [*read.states], [*read.initial_states]
         before = [None if z else s for z, s in zip(zero, factors[1], strict=True)]
         by_head = saved.by_head or reverse == "half"
-        matrices = sum(len(product.pairs) for product in wanted)
+        matrices = sum(len(product.pairs) for product in wanted) + len(called)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
         left = recurrent_sums(d_R, wanted, *gates, factors[0], before, multiplier, reverse)
+        left += called_sums(d_R, called, *gates, values, multiplier)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
         each = by_head, False, by_head  # of biases, params, and diagonal weights

@@ -74,6 +74,7 @@ class Prepared:
 def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Prepared:
     """Prepare calls of one size. Their kernel is compiled and loaded by the first of them."""
     counts = facts_of(cell).counts
+    parts = counts.states, counts.params, plan.masked, counts.unweighted, cell.has_stages
     return Prepared(
         cell,
         plan,
@@ -81,7 +82,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         layout_of(cell).products,
-        arguments_of(plan.direction, counts.states, counts.params, plan.masked, counts.unweighted),
+        arguments_of(plan.direction, *parts),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ from .products.multiplier import multiplier, rounds
 from .products.rearrange import CudaMoves, begin_kernel
 from .products.rows import CudaPacking
 from .ready import check_counts, ready_for
+from .saved import saved_shape
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
@@ -51,6 +53,7 @@ class CudaTarget(Target):
     device = "cuda"
     takes_masks = True
     takes_inputs = True
+    takes_stages = True
     takes_steps = True
     steps_as_sequences = True
     at_once = True
@@ -126,17 +129,32 @@ class CudaTarget(Target):
         """Return the shape of `Forward.saved`; the sizes are T, B, N and D."""
         steps, *rest = sizes
         saves_gates = for_backward and save == "gates"
-        return (steps if saves_gates else 0, *rest, len(facts_of(cell).saved))
+        return saved_shape(facts_of(cell), (steps if saves_gates else 0, *rest))
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
+        # A plan of a cell with stages saves gates, whatever the call asks for: see `question_of`.
+        keeps = not layer_call.cell.has_stages or layer_call.choice.save == "gates"
+        return self._forward(
+            layer_call, inputs, layer_call.for_backward and keeps, layer_call.stored, donated
+        )
+
+    def _forward(
+        self,
+        layer_call: LayerCall,
+        inputs: ScanInputs,
+        for_backward: bool,
+        stored: Sequence[bool],
+        donated: bool = False,
+    ) -> Forward:
+        """Run a forward that may save what a backward reads, and stores some states."""
         wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
         return kernels.forward(
             _ready(layer_call, "forward", wx, steps, (batch, heads, dim), masks),
             inputs,
-            for_backward=layer_call.for_backward,
-            stored=layer_call.stored,
+            for_backward=for_backward,
+            stored=stored,
             donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
         )
@@ -150,6 +168,8 @@ class CudaTarget(Target):
         donated: bool,
     ) -> Gradients:
         """Choose a plan and run the backward of a call with it."""
+        if layer_call.cell.has_stages and saved.wx is not None:
+            saved = self._saved_again(layer_call, saved, saved.wx)
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
@@ -164,6 +184,13 @@ class CudaTarget(Target):
             reset_to=() if masks is None else self._resets(layer_call, masks, like, (heads, dim)),
         )
         return kernels.backward(ready, parts)
+
+    def _saved_again(self, layer_call: LayerCall, saved: Saved, wx: Tensor) -> Saved:
+        """Run the forward of a cell with stages again for what it saves."""
+        weights = saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
+        inputs = ScanInputs(wx, *weights, saved.masks, saved.unweighted)
+        found = self._forward(layer_call, inputs, True, (False,) * len(saved.states))
+        return replace(saved, wx=None, b=None, saved=found.saved)
 
     def _resets(
         self, layer_call: LayerCall, masks: Masks, like: Tensor, plane: tuple[int, int]

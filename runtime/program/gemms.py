@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -15,13 +14,7 @@ from ...codegen.spaces import Table
 from ..call.facts import facts_of
 from ..call.tensors import Saved
 from .multiplier import TORCH, Multiplier
-
-# A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a
-# launch, which takes microseconds. Where factors are rounded to TF32, the rounding of shorter sums
-# is far below theirs.
-_SHORTEST_PART, _SHORTEST_PART_OF_TF32 = 128, 4096
-_MOST_PARTS = 16
-_MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
+from .partial_sums import Spans, room_for, spans_of, sum_parts
 
 
 def gates_again(
@@ -101,16 +94,10 @@ def sums_over_time(
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     first = 0 if initial_state is None else 1
-    spans = [(0, others, 1)] if others else []
-    if rows.dtype == torch.float32:
-        spans = _parts(others, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
-    count = first + sum(parts for *_, parts in spans)
-    if not count:
+    spans = spans_of(others, rows.dtype, multiplier)
+    if not first and not spans:
         return rows.new_zeros(1, heads, rows.shape[2], dim)
-    plane = heads * rows.shape[2] * dim
-    if rows.dtype != torch.float32 or count * plane > _MOST_AT_ONCE:
-        count = 1  # each product is added to the one before
-    found = rows.new_empty(count, heads, rows.shape[2], dim)
+    found = room_for(rows, first, spans, dim)
     whole = ((slice(heads), reverse),)
     for own, order in both_directions(heads) if reverse == "half" else whole:
         initial = None if initial_state is None else initial_state[:, own]
@@ -123,7 +110,7 @@ def _sum_into(
     rows: Tensor,
     initial_state: Tensor | None,
     states: Tensor,
-    spans: Sequence[tuple[int, int, int]],
+    spans: Spans,
     multiplier: Multiplier,
     reverse: Reverse,
 ) -> None:
@@ -134,34 +121,12 @@ def _sum_into(
         first, later, previous = rows[others:], rows[:others], states[1:]
     else:
         first, later, previous = rows[:batch], rows[batch:], states[:-1]
-    previous = previous.reshape(others, heads, dim).transpose(0, 1)
-    factors = later.permute(1, 2, 0)  # (N, K, rows) x (N, rows, D)
+    previous = previous.reshape(others, heads, dim)
     place = 0
     if initial_state is not None:
         multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
         place = 1
-    apart = len(to) > 1
-    for begin, size, parts in spans:
-        end = begin + size * parts
-        a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
-        b = previous[:, begin:end].view(heads, parts, size, dim)
-        if heads < parts and apart:
-            for head in range(heads):
-                multiplier.mm_into(to[place : place + parts, head], a[head], b[head])
-            place += parts
-            continue
-        for part in range(parts):
-            write = multiplier.mm_into if apart or not place else multiplier.add_mm
-            write(to[place if apart else 0], a[:, part], b[:, part])
-            place += 1
-
-
-def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
-    """Return a sum of so many rows in parts of one size, and the rest: first row, size, count."""
-    size = max(math.ceil(rows / _MOST_PARTS), shortest)
-    whole, rest = divmod(rows, size)
-    found = [(0, size, whole)] if whole else []
-    return [*found, (whole * size, rest, 1)] if rest else found
+    sum_parts(to, place, later, previous, spans, multiplier)
 
 
 def recurrent_sums(

@@ -167,23 +167,23 @@ def _backend(settings: Settings, tensors: Tensors) -> str:
     device = tensors.x.device
     name = resolve_backend(settings.backend, device.type, device.index)
     if settings.cell.has_stages and name != "reference" and not TARGETS[name].takes_stages:
-        return backend_of_stages(settings)
+        return backend_of_stages(settings, name)
     return name
 
 
-def backend_of_stages(settings: Settings) -> str:
-    """Return "reference" for a cell whose step has stages, which no kernel runs.
+def backend_of_stages(settings: Settings, name: str) -> str:
+    """Return "reference" for a cell whose step has stages, which kernels of a backend do not run.
 
     Raises:
         PlanError: kernels were asked for by name.
     """
     cell = settings.cell
     if settings.backend != "auto":
-        check_one_stage(cell)
+        check_one_stage(cell, name, 'backend="auto"')
     if not torch.compiler.is_compiling():
         warn_once(
             f"rnnc runs {cell.name} by operations of torch, step by step: its step has stages,"
-            " products or reductions of values that it has computed, which no kernel has yet"
+            f" products or reductions of values that it has computed, which {name} kernels lack"
         )
     return "reference"
 
@@ -250,6 +250,8 @@ def check_wavefront(
         raise wavefront_error(what, "all states, with which layers run one by one")
     if not TARGETS[name].at_once:
         raise wavefront_error(what, f"tensors on {device}")
+    if settings.cell.has_stages:
+        raise wavefront_error(what, "a cell with stages, with which layers run one by one")
 
 
 @constant_in_graphs

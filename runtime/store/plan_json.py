@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ...codegen.cuda.alternating.plan import OwnProduct
+from ...codegen.cuda.alternating.staged_plan import StagedAlternatingPlan
 from ...codegen.cuda.cost.estimate import StepEstimate
 from ...codegen.cuda.kinds import KINDS
 from ...codegen.cuda.step.gradient_tile import GradientTile
@@ -39,5 +40,6 @@ def _unpacked(value: Any) -> Any:
 def _type(name: str) -> Any:
     """Return the type of a plan or of its part, by the word that stands for it in a file."""
     parts = (StepEstimate, OwnProduct, Tile, GradientTile)
-    types = (Plan, *parts, *(kind.plan for kind in KINDS.values()))
+    plans: list[type] = [StagedAlternatingPlan, *(kind.plan for kind in KINDS.values())]
+    types = (Plan, *parts, *plans)
     return {each.__name__: each for each in types}[name]

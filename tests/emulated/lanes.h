@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -23,6 +24,9 @@ using std::memset;
 struct Dim {
   unsigned x, y, z;
 };
+struct uint2 {
+  unsigned x, y;
+};
 struct uint4 {
   unsigned x, y, z, w;
 };
@@ -30,8 +34,14 @@ struct float2 {
   float x, y;
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+
+template <typename T>
+T __ldg(const T* from) {
+  return *from;
+}
 
 inline Dim threadIdx, blockIdx, blockDim, gridDim;
 
@@ -134,3 +144,11 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
   return found;
 }
 inline bool __any_sync(unsigned, bool value) { return value; }
+inline unsigned __ballot_sync(unsigned, bool value) {
+  const unsigned given[1] = {value};
+  unsigned found = 0;
+  emulation::exchange(given, [&] {
+    for (unsigned lane = 0; lane < 32; ++lane) found |= *emulation::words_of(lane) << lane;
+  });
+  return found;
+}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from ...codegen.cuda.kinds import KINDS
 from ..fuzz.tensors import draw_view, is_given, outputs, shapes
 from .cell import draw_cell, with_draws, with_inputs, with_keywords
 from .loops import with_loops
@@ -20,7 +21,7 @@ _DTYPES = {
 HALF = ("bfloat16", "float16")
 _SCANS = 0.25  # the share of cells without matrices that are drawn as such
 _LOOPS = 0.35  # of the others, the share of cells with loops
-_STAGES = 0.3  # on a CPU, the share of cells with stages, which no kernel of a GPU runs
+_STAGES = 0.3  # the share of cells with stages
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,13 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     elif loops.random() < _LOOPS:
         cell = with_loops(loops, cell, apart, half)
     stages = Random(f"rnnc stages {seed} {number}")
-    if settings.device == "cpu" and stages.random() < _STAGES:
+    staged = stages.random() < _STAGES
+    if staged:
         cell = with_stages(stages, cell, apart, half)
     cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
-    variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
+    variant = settings.variant
+    if variant == "any":
+        variant = _variant(random, cell, dtype, staged)
     case = Case(
         cell,
         seed=random.randrange(2**31),
@@ -114,7 +118,7 @@ def _ragged(random: Random, case: Case) -> Case:
     return replace(case, lengths=lengths, resets=resets, reset_to=reset_to)
 
 
-def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
+def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
     """A kind of plan that is likely to exist for the cell."""
     weights = {"auto": 2, "alternating": 3}
     if dtype != "float64":
@@ -123,6 +127,8 @@ def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
             weights["grid"] = 3
     if not cell.pairs(True):
         weights["walk"] = 6
+    if staged:
+        weights = {v: w for v, w in weights.items() if v == "auto" or KINDS[v].takes_stages}
     return random.choices(list(weights), list(weights.values()))[0]
 
 

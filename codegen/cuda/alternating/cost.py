@@ -2,10 +2,10 @@
 
 A call has a start, `library.start` or `fused.start`, which its steps share.
 
-With the matrix library's product:
+With the matrix library's product, of one kernel or, with stages, of several:
 
-    exchange  = launches * library.launch
-    product   = library.product + row_blocks * bytes of R / library.l2_bandwidth
+    exchange  = kernels * launches * library.launch
+    product   = kernels * library.product + row_blocks * bytes of R / library.l2_bandwidth
     pointwise = traffic
 
 With fused steps, where the next step's blocks start before a step ends (from compute capability 9.0
@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 
 from ...layout import layout_of
-from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..mma import TILE_N
@@ -47,8 +46,8 @@ def alternating_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
         plan: of the kernels; its own estimate is not read.
     """
     if plan.own:
-        return _fused_step(inputs, plan.direction, plan.own)
-    return _library_step(inputs, plan.direction)
+        return _fused_step(inputs, plan, plan.own)
+    return _library_step(inputs, plan)
 
 
 def alternating_start(inputs: CostInputs, plan: AlternatingPlan) -> float:
@@ -62,14 +61,15 @@ def alternating_start(inputs: CostInputs, plan: AlternatingPlan) -> float:
     return constants.start.of(plan.direction)
 
 
-def _library_step(inputs: CostInputs, direction: Direction) -> Step:
-    """A product by the matrix library, and a pointwise kernel."""
+def _library_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
+    """A product by the matrix library and a pointwise kernel, or several of both."""
     library, shape = inputs.constants.library, inputs.shape
     pairs = len(inputs.pointwise.cell.dense_pairs)
     weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
     reads = math.ceil(shape.batch / _LIBRARY_ROWS)
-    multiply = library.product + reads * weights / library.l2_bandwidth if pairs else 0
-    launches = 1.0 if direction == "forward" else 1.5
+    kernels = len(plan.step_names)
+    multiply = kernels * library.product + reads * weights / library.l2_bandwidth if pairs else 0
+    launches = kernels * (1.0 if plan.direction == "forward" else 1.5)
     traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:
@@ -78,11 +78,11 @@ def _library_step(inputs: CostInputs, direction: Direction) -> Step:
     return step
 
 
-def _fused_step(inputs: CostInputs, direction: Direction, own: OwnProduct) -> Step:
-    """One kernel that multiplies and computes the equations."""
-    shape, fused, forward = inputs.shape, inputs.constants.fused, direction == "forward"
+def _fused_step(inputs: CostInputs, plan: AlternatingPlan, own: OwnProduct) -> Step:
+    """One kernel that multiplies and computes the equations, or one for each product of a step."""
+    shape, fused, forward = inputs.shape, inputs.constants.fused, plan.direction == "forward"
     layout = layout_of(inputs.pointwise.cell)
-    pairs, sources = len(layout.pair_gates), len(layout.sources)
+    kernels, pairs, sources = len(plan.step_names), len(layout.pair_gates), len(layout.sources)
     blocks = shape.heads * math.ceil(shape.head_dim / TILE_N) * math.ceil(shape.batch / own.rows)
     waves = math.ceil(blocks / inputs.limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
@@ -103,6 +103,6 @@ def _fused_step(inputs: CostInputs, direction: Direction, own: OwnProduct) -> St
             taken = exchange * hop + fused.chain + product * max(all_reads, block_reads)
         if not forward:
             taken += exchange * fused.exchange * (own.split > 1) + fused.chain / 2
-        return taken + traffic
+        return kernels * taken + traffic
 
     return step

@@ -83,6 +83,11 @@ class AlternatingPlan(KernelPlan):
         return LaunchShape(self.threads)
 
     @property
+    def step_names(self) -> tuple[str, ...]:
+        """The kernels of a step, in order."""
+        return (f"rnnc_{self.direction}_step",)
+
+    @property
     def kernel_names(self) -> tuple[str, ...]:
         """The entry points of the translation unit."""
         parts = ("begin", "step") if self.direction == "forward" else ("begin", "step", "end")

@@ -12,6 +12,9 @@ of all blocks on an SM. Per thread, `fragments` is the number of fragments of R,
 number of items; an item is a unit of a batch row. `operations` is the number of operations in the
 cell's equations, `gates` the number of gates without input, in the backward. `KiB` is what a block
 holds of R. If the traffic takes longer, it is the whole step, all of it pointwise.
+
+Where units meet again within a step, as those of a cell with stages do, the exchange takes as long
+as a forward's for each time more: on an H100 it was 90 to 130 ns, by cell.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..cost.waves import waves_of
 from ..mma import FRAGMENT_REGISTERS, SCHEDULERS
+from ..stage_tables import stage_tables
 from .plan import BlockPlan
 
 _ITEM_ROWS = 4  # batch rows per item of a thread in a group of units
@@ -38,6 +42,10 @@ def block_step(inputs: CostInputs, plan: BlockPlan) -> Step:
     per_sm, waves = _waves(inputs, plan)
     warps = math.ceil(per_sm * plan.warps / SCHEDULERS)
     barrier = block.exchange.of(direction) + plan.warps * block.warp.of(direction)
+    tables = stage_tables(inputs.pointwise, direction)
+    if tables:
+        further = block.exchange.forward + plan.warps * block.warp.forward
+        barrier += tables.meetings * further
     fragments = plan.matrix_registers / FRAGMENT_REGISTERS
     multiply = warps * fragments * block.matrix.of(direction) * inputs.float32_factor
     item = block.chain.of(direction)

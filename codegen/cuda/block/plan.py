@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ....cellspec.cell import CellSpec
-from ...shape import counted
+from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..copies import row_pitch, states_needed
+from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
+
+_NUMBER_BYTES = 4  # of a number of a head
+_ACCESSES = (2, 4, 8, 16)  # bytes of a store
+_ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
+
+
+def part_bytes(tables: StageTables, rows: int) -> int:
+    """Bytes of shared memory for what a warp knows of each number of a head.
+
+    Args:
+        tables: the stages of a direction.
+        rows: batch rows per block.
+    """
+    return len(tables.statistics) * rows * 2 * _NUMBER_BYTES
+
+
+def number_bytes(tables: StageTables, rows: int) -> int:
+    """Bytes of shared memory for the numbers of heads that a step of the backward reads.
+
+    Args:
+        tables: the stages of a direction.
+        rows: batch rows per block.
+    """
+    saved = len(tables.numbers) if tables.direction == "backward" else 0
+    return _ACCESS_BYTES * math.ceil(saved * rows * _NUMBER_BYTES / _ACCESS_BYTES)
+
+
+def store_bytes(tables: StageTables, rows: int, dim: int, dtype: Dtype) -> int:
+    """Bytes of shared memory for results of a step that take several stores per unit.
+
+    Args:
+        tables: the stages of a direction.
+        rows: batch rows per block.
+        dim: units per head.
+        dtype: of the results.
+    """
+    layout, size = tables.layout, ELEMENT_BYTES[dtype]
+    counts = [len(layout.input_gates), len(layout.gradients) - len(layout.input_gates)]
+    if tables.direction == "forward":
+        counts = [tables.saved]
+    if not tables.meetings:
+        return 0
+    several = [count for count in counts if count * size not in (0, *_ACCESSES)]
+    return sum(rows * row_pitch(count, dim, dtype) for count in several)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +82,16 @@ class BlockPlan(TiledPlan):
         """Bytes of shared memory for the values after a reset of all steps in flight."""
         rows = self.rows * row_pitch(1, self.head_dim, self.dtype)
         return self.ahead * states_needed(cell, self) * rows
+
+    def staged_bytes(self, tables: StageTables) -> int:
+        """Bytes of shared memory that a cell without stages does not need.
+
+        Args:
+            tables: the stages of the plan's direction.
+        """
+        parts = self.warps * part_bytes(tables, self.rows)
+        numbers = self.ahead * number_bytes(tables, self.rows)
+        return parts + numbers + store_bytes(tables, self.rows, self.head_dim, self.dtype)
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z."""

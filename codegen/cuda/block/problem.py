@@ -18,11 +18,15 @@ from ..mma import (
     K_TILE_BYTES,
     K_TILE_REGISTERS,
     RESERVED_SHARED,
+    SCHEDULERS,
     TILE_M,
     TILE_N,
     WARP,
 )
+from ..stage_tables import stage_tables
+from .plan import number_bytes, part_bytes, store_bytes
 from .registers import backward_registers, forward_registers
+from .sources import block_sources
 
 ROWS = (4, 8)  # batch rows per block; fewer rows take fewer registers
 
@@ -61,6 +65,8 @@ def block_problem(
         4
     """
     layout, pointwise = layout_of(cell), derive(cell)
+    tables = stage_tables(pointwise, direction)
+    sources = block_sources(pointwise, tables)
     dim, forward = shape.head_dim, direction == "forward"
     k_tile = K_TILE_BYTES // shape.element_bytes
     m = Model()
@@ -71,7 +77,7 @@ def block_problem(
     groups = m.int("groups", [2, 1] if forward else [2])
     ahead = m.int("ahead", [8, 6, 4, 3, 2])
     warps = m.int("warps", 1, limits.threads_per_block // WARP)
-    tiles = m.int("tiles", 0, len(layout.pair_gates) + len(layout.sources))
+    tiles = m.int("tiles", 0, sum(source.pairs for source in sources) + len(sources))
     matrix = m.int("matrix", 0, 2**20)
     registers = m.int("registers", 1, limits.registers_per_thread)
     shared = m.int("shared", 0, limits.shared_per_block)
@@ -80,30 +86,46 @@ def block_problem(
     m.require((warps - 1) * groups * GROUP_UNITS < dim, "no warp without units")
     if forward:
         of_source = []
-        for source, pairs in zip(layout.sources, layout.source_pairs, strict=True):
-            state = layout.states[source]
-            found = m.int(f"tiles_{state}", 1, pairs)
-            m.require(2 * found >= groups * pairs, f"all rows of R that multiply {state}")
-            m.require(2 * found <= groups * pairs + 1, f"less than a tile of padding for {state}")
+        for source, pairs, _ in sources:
+            found = m.int(f"tiles_{source}", 1, pairs)
+            m.require(2 * found >= groups * pairs, f"all rows of R that multiply {source}")
+            m.require(2 * found <= groups * pairs + 1, f"less than a tile of padding for {source}")
             of_source.append(found)
         m.require(tiles == sum(of_source), "tiles per warp")
         k_tiles = math.ceil(dim / k_tile)
         m.require(matrix == K_TILE_REGISTERS * k_tiles * tiles, "R in registers")
-        exchange = len(layout.sources) * _exchange_bytes(k_tiles)
+        exchange = len(sources) * _exchange_bytes(k_tiles)
         stage = rows * row_pitch(len(layout.input_gates), dim, shape.dtype)
-        working: Expression | int = forward_registers(pointwise, shape, groups, tiles, rows)
+        working: Expression | int
+        if tables:
+            own = zip(of_source, sources, strict=True)
+            at_once = m.int("tiles_at_once", 0, sum(source.pairs for source in sources))
+            m.require(at_once == sum(t for t, s in own if s.at_once), "tiles of the widest stage")
+            working = forward_registers(pointwise, shape, groups, at_once, rows)
+        else:
+            working = forward_registers(pointwise, shape, groups, tiles, rows)
     else:
         padded = TILE_M * math.ceil(dim / TILE_M)
-        k_tiles = sum(math.ceil(pairs * padded / k_tile) for pairs in layout.source_pairs)
-        m.require(tiles == len(layout.sources), "tiles per warp")
+        k_tiles = sum(math.ceil(source.pairs * padded / k_tile) for source in sources)
+        m.require(tiles == len(sources), "tiles per warp")
         m.require(matrix == K_TILE_REGISTERS * k_tiles, "R in registers")
         exchange = _exchange_bytes(max(k_tiles, 1))
         stage = row_pitch(len(pointwise.saved), dim, shape.dtype)
         stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
-        working = backward_registers(pointwise, shape, rows)
+        widest = sum(source.at_once for source in sources)
+        working = backward_registers(pointwise, shape, rows, widest)
     loads: Expression | int = ahead * stage
     if cell.inputs:
         loads = loads + unweighted_pitch(cell) * GROUP_UNITS * rows * ahead * warps * groups
+    if tables:
+        loads = loads + warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
+        loads = loads + store_bytes(tables, rows, dim, shape.dtype)
+        # A block's warps get their registers in turns of one per scheduler.
+        turns = m.int("turns", 1, math.ceil(limits.threads_per_block / WARP / SCHEDULERS))
+        m.require(SCHEDULERS * turns >= warps, "every warp has a scheduler")
+        m.require(SCHEDULERS * (turns - 1) < warps, "no turn without warps")
+        held = WARP * SCHEDULERS * turns * blocks * registers
+        m.require(held <= limits.registers, "registers of an SM, in turns of warps")
     m.require(shared == 2 * exchange + loads, "two exchange buffers and the loads ahead")
     m.require(registers >= matrix + working, "registers per thread")
     m.require(WARP * warps * blocks * registers <= limits.registers, "registers of an SM")

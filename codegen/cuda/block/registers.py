@@ -23,7 +23,7 @@ def forward_registers(
         pointwise: of the cell.
         shape: gives the dtype.
         groups: groups of 8 units per warp.
-        tiles: tiles of R per warp.
+        tiles: tiles of R per warp whose products are in registers at once.
         rows: batch rows per block.
     """
     layout = layout_of(pointwise.cell)
@@ -37,13 +37,14 @@ def forward_registers(
     return working + each_tile * tiles + groups * (rows // 4 * each_item + each_unit)
 
 
-def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
+def backward_registers(pointwise: Pointwise, shape: Shape, rows: int, sources: int) -> int:
     """Registers per thread of the backward kernel.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
         rows: batch rows per block.
+        sources: what R transposed gives gradients of, at once.
     """
     layout = layout_of(pointwise.cell)
     states, gates = len(layout.states), len(layout.gates)
@@ -51,7 +52,7 @@ def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
     each_item = math.ceil(2.9 * states + 0.9 * gates + 2.1 * saved)
     each_unit = math.ceil(1.9 * _values_per_unit(pointwise))
     working = 28 + (8 if shape.dtype == "float32" else 0) + pointwise.extra_values("backward")
-    return working + 17 * len(layout.sources) + 2 * (rows // 4 * each_item + each_unit)
+    return working + 17 * sources + 2 * (rows // 4 * each_item + each_unit)
 
 
 def _values_per_unit(pointwise: Pointwise) -> int:

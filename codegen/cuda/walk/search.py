@@ -8,7 +8,6 @@ from itertools import product
 
 from ...derive import derive
 from ...layout import layout_of, states_read_before
-from ...one_stage import check_one_stage
 from ...request import PlanRequest
 from ...shape import Direction, PlanError, Shape
 from ..cost.estimate import StepEstimate
@@ -82,7 +81,6 @@ def _whole_warps(shape: Shape, units: int) -> bool:
 
 def _check(request: PlanRequest) -> None:
     cell, shape = request.cell, request.shape
-    check_one_stage(cell)
     if cell.recurrence.kind == "dense":
         raise PlanError(
             f"walk plan of {cell.name} for {shape}",

@@ -11,30 +11,32 @@ from torch import Tensor
 
 from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
 from ....codegen.cuda.mma import TILE_N
-from ....codegen.layout import Layout
 from ....codegen.shape import Direction
 from .weights import copy_pairs, strips_backward, strips_forward
 
 
 class KernelProduct:
-    """R as fragments, and two sets of factors that steps write in turns; `sizes` are B, N and D."""
+    """R as fragments, and two sets of factors that steps write in turns.
+
+    `matrices` has those of each source, and `sizes` are B, N and D.
+    """
 
     def __init__(
         self,
-        layout: Layout,
+        matrices: Sequence[Sequence[int]],
         own: OwnProduct,
         new: Callable[..., Tensor],
         dtype: torch.dtype,
         sizes: tuple[int, int, int],
         direction: Direction,
     ) -> None:
-        self._layout, self._own, self._direction = layout, own, direction
+        self._matrices, self._own, self._direction = matrices, own, direction
         split = own.split
         batch, heads, dim = sizes
         chunks = math.ceil(dim / K_TILE)
         tiles = math.ceil(dim / (TILE_N * split)) * split
         self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
-        pairs_of = layout.source_pairs
+        pairs_of = [len(each) for each in matrices]
         self.operands: Sequence[Tensor] = [
             new(heads * tiles * chunks * p * TILE_N * K_TILE, dtype=dtype) for p in pairs_of
         ]
@@ -47,15 +49,15 @@ class KernelProduct:
 
     def take(self, R: Tensor) -> None:
         """Take over the weights of a call, (Gr, N, D out, D in)."""
-        for source, weights in zip(self._layout.sources.space, self.operands, strict=True):
+        for matrices, weights in zip(self._matrices, self.operands, strict=True):
             if self._direction == "forward":
-                copy_pairs(self._layout, R, source, weights, 3, strips_forward)
+                copy_pairs(matrices, R, weights, 3, strips_forward)
             else:
                 own = partial(strips_backward, own=self._own)
-                copy_pairs(self._layout, R, source, weights, 2, own)
+                copy_pairs(matrices, R, weights, 2, own)
 
-    def captured(self) -> None:
+    def captured(self, product: int) -> None:
         """Capture nothing: the step's kernel multiplies."""
 
-    def multiply(self, stream: int) -> None:
+    def multiply(self, stream: int, product: int = 0) -> None:
         """Do nothing: the step's kernel multiplies."""

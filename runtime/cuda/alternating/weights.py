@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
 from ....codegen.cuda.mma import TILE_N
-from ....codegen.layout import Layout
-from ....codegen.spaces import SourceIndex, numbers
 
 
 def copy_pairs(
-    layout: Layout,
+    matrices: Sequence[int],
     R: Tensor,
-    source: SourceIndex,
     to: Tensor,
     axis: int,
     arrange: Callable[[Tensor], Tensor],
@@ -25,15 +22,14 @@ def copy_pairs(
     """Copy the matrices of a source's pairs, in the order of products.
 
     Args:
+        matrices: their numbers.
         R: (Gr, N, D out, D in).
-        source: among the states that dense gates read.
         to: contiguous; what `arrange` makes of all the matrices.
         axis: of the pairs in `to`.
         arrange: gives some matrices, (pairs, N, D out, D in), the order of `to`.
     """
-    matrices = numbers(layout.matrices_of(source))
     step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
-    if step > 0 and matrices == list(range(matrices[0], matrices[-1] + 1, step)):
+    if step > 0 and [*matrices] == list(range(matrices[0], matrices[-1] + 1, step)):
         arranged = arrange(R[matrices[0] : matrices[-1] + 1 : step])
         to.view(arranged.shape).copy_(arranged)
         return

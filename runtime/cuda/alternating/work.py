@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
-from ....codegen.layout import layout_of
+from ....codegen.cuda.alternating.staged_plan import StagedAlternatingPlan
 from ...call.facts import facts_of
 from ...process.caller import warn
 from ..arguments import (
@@ -34,7 +34,10 @@ from ..memory.allocations import device_tensor, rounded
 from ..memory.constants import lasting_workspace
 from .fused_step import KernelProduct
 from .library import LibraryProduct
+from .stages import step_facts
 
+# Launches a product of a step, by its number.
+Multiply = Callable[..., None]
 # cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _PROGRAMMATIC_SERIALIZATION = 6
 # Graphs keep such an order since 12.3: CUDA C++ Programming Guide, "Use in CUDA Graphs".
@@ -94,7 +97,7 @@ class Work:
         stream: int,
         lasting: bool,
     ) -> None:
-        layout = layout_of(cell)
+        facts = step_facts(cell, plan.direction)
         self._plan, self._stream, self._lasting = plan, stream, lasting
         self.direction = direction = plan.direction
         self._kernels = {
@@ -126,14 +129,18 @@ class Work:
             else:
                 workspace = new(workspace_bytes(device.index), dtype=torch.uint8)
             library = device.index, workspace, plan.tf32
-            self._product = LibraryProduct(layout, new, dtype, sizes, plan.direction, *library)
-            self._step_grid = self._grid
+            given = facts.matrices, new, dtype, sizes, plan.direction
+            self._product = LibraryProduct(*given, *library)
+            self._step_grid = self._end_grid = self._grid
+            if isinstance(plan, StagedAlternatingPlan) and plan.by_head:
+                self._step_grid = (sizes[0] * sizes[1], 1, 1)
         else:
-            self._product = KernelProduct(layout, plan.own, new, dtype, sizes, plan.direction)
-            self._step_grid = self._product.grid
+            matrices = [each for sources in facts.matrices for each in sources]
+            self._product = KernelProduct(matrices, plan.own, new, dtype, sizes, plan.direction)
+            self._step_grid = self._end_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts
-        parts = counts.states, counts.params, plan.masked, counts.unweighted
+        parts = counts.states, counts.params, plan.masked, counts.unweighted, cell.has_stages
         arguments = arguments_of(direction, *parts)
         sums = sum(counts.sums)
         batch, heads, dim = sizes
@@ -144,8 +151,12 @@ class Work:
             "sums": new(*summed),
             "totals": new(*summed, dtype=total),
         }
-        self._states = [new(batch, heads, dim) for _ in layout.states]
-        work = workspace_struct(len(layout.states), len(layout.sources))
+        if cell.has_stages:
+            self._buffers["values"] = new(facts.values, batch, heads, dim)
+            self._buffers["numbers"] = new(batch, heads, facts.numbers)
+        self._states = [new(batch, heads, dim) for _ in range(counts.states)]
+        sources = len(self._product.factors)
+        work = workspace_struct(counts.states, sources, cell.has_stages)
         self._work = work(
             *sizes,
             pointer(self._buffers["arguments"]),
@@ -155,6 +166,7 @@ class Work:
             pointers(self._product.operands),
             pointer(self._buffers["sums"]),
             pointer(self._buffers["totals"]),
+            *[pointer(self._buffers[n]) for n in ("values", "numbers") if n in self._buffers],
         )
         self._begin = init_args_struct(arguments, work)
         self._step = step_args_struct(work)
@@ -183,18 +195,23 @@ class Work:
             self._one(number, self._launch, multiply)
         if self.direction == "backward":
             step = self._step(self._work, 0)
-            self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
+            self._kernels["rnnc_backward_end"](self._end_grid, step, self._stream)
 
-    def _one(self, number: int, launch: Callable[..., None], multiply: Callable[[], None]) -> None:
-        """Launch a step: after the product of states, or before that of its gates' gradients."""
-        if self.direction == "forward":
-            multiply()
-        kernel = self._kernels[f"rnnc_{self.direction}_step"]
-        # The first reads what a kernel wrote that knows of no overlap.
-        overlapping = bool(number and self._overlapped)
-        launch(kernel, self._step_grid, self._step(self._work, number), overlapping=overlapping)
-        if self.direction == "backward":
-            multiply()
+    def _one(self, number: int, launch: Callable[..., None], multiply: Multiply) -> None:
+        """Launch a step: after the product of states, or before that of its gates' gradients.
+
+        Products of called gates stand before each further kernel of the step.
+        """
+        forward = self.direction == "forward"
+        arguments = self._step(self._work, number)
+        for product, name in enumerate(self._plan.step_names):
+            if product or forward:
+                multiply(product=product)
+            # The first reads what a kernel wrote that knows of no overlap.
+            overlapping = self._overlapped and number + product > 0
+            launch(self._kernels[name], self._step_grid, arguments, overlapping=overlapping)
+        if not forward:
+            multiply(product=0)
 
     def _launch(
         self,
@@ -213,7 +230,8 @@ class Work:
         if length in self._graphs:
             return self._graphs[length]
         # Once outside of it, over what `begin` sets anew: the library loads its kernels.
-        self._product.multiply(self._stream)
+        for product in range(len(self._plan.step_names)):
+            self._product.multiply(self._stream, product)
         for _ in range(_ATTEMPTS):
             try:
                 return self._graphs.setdefault(length, self._built(length))
@@ -223,9 +241,14 @@ class Work:
         return None
 
     def _built(self, length: int) -> Graph:
-        product = self._product.captured()
+        found = [self._product.captured(i) for i in range(len(self._plan.step_names))]
         with chain() as steps:
-            multiply = (lambda: None) if product is None else partial(steps.include, product.handle)
+
+            def multiply(product: int) -> None:
+                captured = found[product]
+                if captured is not None:
+                    steps.include(captured.handle)
+
             for number in range(length):
                 self._one(number, steps.add, multiply)
             steps.add(self._kernels["rnnc_advance"], (1, 1, 1), self._step(self._work, length))

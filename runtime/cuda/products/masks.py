@@ -149,7 +149,8 @@ def states_read(
     if not masks.steps.is_cuda or not masks.steps.numel():
         return read_states(cell, masks, states, initial_states, reverse)
     layout, found, firsts = layout_of(cell), list(states), list(initial_states)
-    sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
+    diagonal = (layout.diagonal_sources[row] for row in layout.diagonal_order)
+    sources = dict.fromkeys((*layout.sources.values, *diagonal))
     count, batch = masks.steps.shape[-2:]
     order = 2 if reverse == "half" else int(reverse)
     device = masks.steps.device

@@ -1,4 +1,4 @@
-"""The command line with a cell whose step has stages, which no CUDA kernel runs."""
+"""The command line with a cell whose step has stages, which some kinds of plans run."""
 
 from __future__ import annotations
 
@@ -52,21 +52,36 @@ def test_show_everything_that_needs_no_gpu(
 @pytest.mark.parametrize(
     "command",
     [
-        ("show", "staged.py:staged", "--what", "cuda"),
-        ("show", "staged.py:staged", "--what", "program"),
-        ("plan", "staged.py:staged"),
-        ("limits", "--cell", "staged.py:staged"),
-        ("build", "staged.py:staged", "--arch", "sm_90a"),
+        ("show", "staged.py:staged", "--what", "cuda", "--variant", "cluster"),
+        ("plan", "staged.py:staged", "--variant", "cluster"),
     ],
-    ids=lambda words: " ".join(words[:4]),
+    ids=lambda words: words[0],
 )
-def test_what_needs_a_plan_is_one_message(run: Callable[..., Result], command: tuple) -> None:
+def test_a_kind_without_stages_refuses_by_name(run: Callable[..., Result], command: tuple) -> None:
     result = run(*command)
     assert result.exit_code == 1
     *_, found, wanted, write = result.stderr.strip().splitlines()
-    assert found.startswith("  found:  `")
-    assert wanted == "  wanted: gates that are not called, and no reductions, for CUDA kernels"
-    assert write.startswith('  write:  backend="auto" in the call')
+    assert found == "  found:  `n(sigmoid(r)*h)`, a product with a value of the step"
+    assert wanted == "  wanted: gates that are not called, and no reductions, for cluster kernels"
+    assert write == '  write:  variant="auto"'
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (("show", "staged.py:staged", "--what", "cuda"), "#define RNNC_STAGES"),
+        (("show", "staged.py:staged", "--what", "program"), "launch rnnc_forward"),
+        (("plan", "staged.py:staged"), "wants gates that are not called"),
+        (("limits", "--cell", "staged.py:staged"), "1 x 160        -     -"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_commands_take_the_kinds_with_stages(
+    run: Callable[..., Result], command: tuple, shown: str
+) -> None:
+    result = run(*command)
+    assert result.exit_code == 0
+    assert shown in result.stdout
 
 
 def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
@@ -78,8 +93,8 @@ def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
     assert "kept until then: 16 bytes per step and unit in float32" in lines
 
 
-def test_report_shows_the_refusal_in_place_of_a_plan(run: Callable[..., Result]) -> None:
+def test_report_shows_which_kinds_refuse(run: Callable[..., Result]) -> None:
     assert run("report", "staged.py:staged", "-o", "staged.html").exit_code == 0
     page = Path("staged.html").read_text(encoding="utf-8")
-    assert "no reductions, for CUDA kernels" in page
+    assert "no reductions, for cluster kernels" in page
     assert "C++, both directions" in page

@@ -81,8 +81,11 @@ def test_the_source_says_what_units_exchange(staged_cells):
     assert "constexpr int kForwardStages = 2;" in code
 
 
-def test_cuda_refuses_by_name(staged_cells):
-    with pytest.raises(rnnc.PlanError, match=r"`n\(sigmoid\(r\)\*h\)`, a product with a value"):
-        rnnc.plan_for(
-            staged_cells.gru_reset_first, rnnc.Shape(heads=1, head_dim=64), limits_of("H200")
-        )
+@pytest.mark.parametrize("variant", ["cluster", "grid"])
+def test_kinds_without_stages_refuse_by_name(variant, staged_cells):
+    given = staged_cells.gru_reset_first, rnnc.Shape(heads=1, head_dim=64), limits_of("H200")
+    wanted = rf"`n\(sigmoid\(r\)\*h\)`, a product with a value(?s:.*)for {variant} kernels"
+    with pytest.raises(rnnc.PlanError, match=wanted):
+        rnnc.plan_for(*given, variant)
+    with pytest.raises(rnnc.PlanError, match="for step kernels"):
+        rnnc.plan_for(*given, features=64)

@@ -10,10 +10,12 @@ import rnnc
 from rnnc import Gate, Input, Param, State, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import kernel_source
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
+from rnnc.runtime.cuda.alternating.stages import step_facts
 from rnnc.runtime.cuda.arguments import (
     arguments_of,
     init_args_struct,
@@ -101,6 +103,32 @@ def test_masks_lie_there_too(name):
     cell = rnnc.cells.get(name)
     lines = [line for item in structs_of(cell, True).items() for line in assertions(*item)]
     ptx_of(source_with(cell, lines, masked=True), "sm_80")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ["gru", "deep"])
+def test_what_cells_with_stages_get_lies_there_too(name, masked, staged_cells):
+    cell, _ = staged_cells.TWINS[name]
+    layout = layout_of(cell)
+    counts = (len(layout.states), len(layout.params), masked, len(layout.unweighted), True)
+    plan = plan_for(cell, Shape(1, 8), limits_of("A100"), "alternating").in_time(False, masked)
+    for direction, word in (("forward", "Forward"), ("backward", "Backward")):
+        sources = sum(map(len, step_facts(cell, direction).matrices))
+        work = workspace_struct(len(layout.states), sources, staged=True)
+        arguments = arguments_of(direction, *counts)
+        structs = {
+            f"Staged{word}Arguments": arguments,
+            "alternating::StagedWorkspace": work,
+            f"alternating::StagedInitArgs<Staged{word}Arguments>": init_args_struct(
+                arguments, work
+            ),
+            "alternating::StagedStepArgs": step_args_struct(work),
+        }
+        lines = [line for item in structs.items() for line in assertions(*item)]
+        source = kernel_source(cell, getattr(plan, direction))
+        text = "\n".join(lines)
+        code = f"{source.code}\nnamespace rnnc {{\n{text}\n}}\n"
+        ptx_of(dataclasses.replace(source, code=code), "sm_80")
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn"])

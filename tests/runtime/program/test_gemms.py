@@ -7,7 +7,9 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
+from rnnc.runtime.call.facts import facts_of
 from rnnc.runtime.call.tensors import Saved
+from rnnc.runtime.program.called_sums import called_sums
 from rnnc.runtime.program.gemms import gates_again, recurrent_sums, sums_over_time
 from rnnc.runtime.program.multiplier import TORCH
 
@@ -46,6 +48,33 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
         before = before_of(initial[source], states[source], reverse)
         d_gate = d_gates[..., layout.gates.at(pair.gate).number]
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
+
+
+@pytest.mark.parametrize("steps", [1, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", ["gru", "deep"])
+def test_the_gradient_of_every_matrix_of_a_called_gate(name, dtype, steps, staged_cells):
+    cell, _ = staged_cells.TWINS[name]
+    layout, facts = layout_of(cell), facts_of(cell)
+    inputs, gates = len(layout.input_gates), len(layout.gradients)
+    sizes = steps, BATCH, HEADS, DIM
+    d_gates = torch.randn(*sizes, gates, dtype=dtype)
+    saved = torch.randn(*sizes, len(facts.saved), dtype=dtype)
+    d_R = torch.zeros(len(cell.dense_pairs), HEADS, DIM, DIM, dtype=dtype)
+    both = d_gates[..., :inputs].contiguous(), d_gates[..., inputs:].contiguous()
+    for to, parts in called_sums(d_R, facts.called, *both, saved, TORCH):
+        to.copy_(parts.sum(0))
+    pairs = [pair.gate for pair in cell.dense_pairs]
+    names = [gate for gate in cell.called if gate in pairs]
+    assert len(names) == {"gru": 1, "deep": 2}[name]
+    for gate in names:
+        d_gate = d_gates[..., layout.gates.at(gate).number].double()
+        multiplied = saved[..., facts.saved.index(f"{gate}_argument")].double()
+        wanted = torch.einsum("tbno,tbni->noi", d_gate, multiplied)
+        bound = {"rtol": 1e-5, "atol": 1e-4}
+        if dtype == torch.bfloat16:
+            bound = {"rtol": 2**-8, "atol": 2**-8 * steps**0.5}
+        torch.testing.assert_close(d_R[pairs.index(gate)].double(), wanted, **bound)
 
 
 def summed(*tensors, **options):

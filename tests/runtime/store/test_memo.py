@@ -114,9 +114,10 @@ def test_facts_are_those_of_the_derived_cell(name):
     assert facts_of(cell) == first
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru_reset_first", "layer_norm_lstm"])
 @pytest.mark.parametrize("heads_and_dim", [(12, 64), (3, 256), (1, 768), (1, 3000)])
-def test_every_plan_is_the_same_from_its_text(heads_and_dim):
-    for plan in plans_for(rnnc.cells.lstm, Shape(*heads_and_dim), H200):
+def test_every_plan_is_the_same_from_its_text(heads_and_dim, name):
+    for plan in plans_for(rnnc.cells.get(name), Shape(*heads_and_dim), H200):
         text = json.dumps(packed_plan(plan))
         found = unpacked_plan(json.loads(text), "sm_90")
         assert found == plan

@@ -20,6 +20,10 @@ inline void cp_async_16_or_zero(char* to, const void* from, int bytes) {
   if (bytes) memcpy(copy.bytes, from, bytes);
   groups().back().push_back(copy);
 }
+template <int bytes>
+void cp_async(char* to, const void* from) {
+  memcpy(to, from, bytes);
+}
 inline void cp_async_commit() { groups().emplace_back(); }
 template <int pending>
 void cp_async_wait() {

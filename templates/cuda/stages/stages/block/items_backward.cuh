@@ -1,0 +1,211 @@
+// The backward of a block plan for cells with stages: what it adds to the items of a thread, and to
+// the layout of shared memory.
+#pragma once
+
+#include "lib/cell/items_backward.cuh"
+
+namespace rnnc {
+
+// Of cells without stages: the items below name it, and nothing here calls it.
+__device__ void apply_pointwise_backward(const ReadValues& saved, const States& before,
+                                         const States& after, const Params& param,
+                                         States& d_states, Gates& d_gates, Params& d_params);
+
+}  // namespace rnnc
+
+#include "lib/kernels/block/items_backward.cuh"
+#include "lib/stages/arguments.cuh"
+#include "lib/stages/block/row_store.cuh"
+#include "lib/stages/block/statistics.cuh"
+
+namespace rnnc::block_backward {
+
+using Statistics = BlockStatistics<2, Plan::kThreadRows, Plan::kWarps, Plan::kHeadDim>;
+using Sums = real[at_least_one(Cell::kStageSums)];
+
+// Copies of the numbers of the block's rows that the forward saved, several steps ahead.
+struct NumberCopy {
+  static constexpr int kCount = Plan::kBlockRows * Cell::kSavedStatistics;
+  static constexpr int kCopies = ceil_div(kCount, 32 * Plan::kWarps);
+  static constexpr int kBytes = round_up(kCount * static_cast<int>(sizeof(real)), 16);  // per step
+
+  const char* from[at_least_one(kCopies)];  // at the first step in memory
+  int to[at_least_one(kCopies)];            // -1: none
+  int64 step_bytes;
+
+  RNNC_MEMBER void begin(const StagedBackwardArguments& a, int64 head, int64 first_row) {
+    step_bytes = a.batch * a.heads * Cell::kSavedStatistics * int64{sizeof(real)};
+    repeat<kCopies>([&](int i) {
+      const int piece = threadIdx.x + i * 32 * Plan::kWarps;
+      const int row = piece / at_least_one(Cell::kSavedStatistics);
+      const int number = piece % at_least_one(Cell::kSavedStatistics);
+      const int64 place = first_row + row < a.batch ? first_row + row : 0;
+      to[i] = piece < kCount ? piece * static_cast<int>(sizeof(real)) : -1;
+      from[i] = reinterpret_cast<const char*>(
+          a.statistics + (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics + number);
+    });
+  }
+  // Of the step at a place in memory.
+  RNNC_MEMBER void issue(char* stage, int64 place) const {
+    repeat<kCopies>([&](int i) {
+      if (to[i] >= 0) cp_async<sizeof(real)>(stage + to[i], from[i] + place * step_bytes);
+    });
+  }
+  static RNNC_MEMBER void read(Numbers& number, const char* stage, int row) {
+    repeat<Cell::kSavedStatistics>([&](int k) {
+      number[k] = reinterpret_cast<const real*>(stage)[row * Cell::kSavedStatistics + k];
+    });
+  }
+};
+template <int gates>
+using GateStore = RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using InputGateStore = GateStore<Cell::kInputGates>;
+using OtherGateStore = GateStore<kGatesNoInput>;
+static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes + InputGateStore::kBytes +
+                      OtherGateStore::kBytes ==
+                  Plan::kStagedShared,
+              "the plan counted another size");
+
+struct StagedItems : Items {
+  PerItem<Values> value;
+  PerItem<Gates> d_gate;
+  PerItem<States> last, before;  // states after the step before, and those that this step began from
+  Sums sum[Plan::kThreadRows];
+
+  // Reads the states of a step, and adds the gradients that arrive from outside.
+  RNNC_MEMBER void begin_step(int half, int j, const BackwardArguments& a, const char* stage) {
+    const auto read = [&](int offset) -> real {
+      return StateCopy::read(stage + offset, state_offset[half][j])[0];
+    };
+    repeat<Cell::kStates>([&](int s) {
+      last[half][j][s] = kReads[s] ? read(before_offset(s)) : real(0);
+      if (a.d_states[s]) d_state[half][j][s] += read(before_offset(s) + StateCopy::kBytes);
+      if (kResetsAhead && kReads[s]) {
+        masks.set_reset(half, j, s, launder(read(reset_offset(s))));
+      }
+    });
+    masks.select_before(half, j, before[half][j], last[half][j]);
+    repeat<Cell::kValues>([&](int k) { value[half][j][k] = 0; });
+  }
+
+  // One stage of an item, from data in `data`: publishes in `buffer` the gradients of gates that it
+  // computes, and adds to the sums over time.
+  template <int stage>
+  RNNC_MEMBER void run_stage(int half, int j, const char* data, const char* numbers,
+                             char* buffer) {
+    ReadValues saved;
+    Params d_param;
+    Numbers number;
+    unpack_saved(saved, SavedCopy::read(data, saved_offset[half][j]));
+    unweighted.set_read(saved, half, j);
+    NumberCopy::read(number, numbers, Plan::kThreadRows * quad + j);
+    Gates& gradient = d_gate[half][j];
+    apply_stage_backward<stage>(saved, number, before[half][j], after[half][j], param[half],
+                                sum[j], value[half][j], d_state[half][j], gradient, d_param);
+    if (!valid[half][j]) return;
+    unroll<Cell::kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<kSourcePairs[source]>([&](auto index) {
+        constexpr int i = decltype(index)::value, gate = kPairGate[kSourceFirstPair[source] + i];
+        if constexpr (kGateStage[gate] == stage) {
+          const int k = K::first_k_tile(source) * kKTile + i * kPaddedDim + unit + 8 * half;
+          *reinterpret_cast<Element*>(buffer + GradientExchange::offset(2 * quad + j, k)) =
+              to_element<Element>(gradient[gate]);
+        }
+      });
+    });
+    // Padding adds nothing, whatever the equations give there.
+    if (masks.runs(j)) add_to_sums_of<stage>(half, j, d_param, saved);
+  }
+
+  // The products that a stage needs, from the gradients in `buffer`.
+  template <int stage>
+  RNNC_MEMBER void multiply_for(const Weights& weights, const char* buffer, int fragment) {
+    Product product;
+    for_sources_of<stage>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      product[0][source].clear();
+      weights.template multiply<source, 2 * K::first_k_tile(source)>(
+          product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
+    });
+    for_sources_of<stage>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      for_each([&](int half, int j) {
+        const real total = product[0][source].total(2 * half + j);
+        if constexpr (kSourceState[source] >= 0) {
+          d_state[half][j][kSourceState[source]] += total;
+        } else {
+          value[half][j][kSourceValue[source]] = total;
+        }
+      });
+    });
+  }
+  // The products with a weight per unit that a stage needs.
+  template <int stage>
+  RNNC_MEMBER void multiply_weights() {
+    for_weights_of<stage>([&](const StageWeight& weight) {
+      for_each([&](int half, int j) {
+        value[half][j][weight.value] =
+            diagonal[half][weight.weight] * d_gate[half][j][weight.gate];
+      });
+    });
+  }
+  // After all stages: adds the gradients of gates to the states that they read through weights per
+  // unit, and goes on to the states before the step.
+  RNNC_MEMBER void end_stages() {
+    for_each([&](int half, int j) {
+      assign(after[half][j], last[half][j]);
+      repeat<Cell::kStateDiagonals>([&](int n) {
+        const int i = kDiagonalOrder[n];
+        d_state[half][j][kDiagonalSource[i]] +=
+            diagonal[half][i] * d_gate[half][j][kDiagonalGate[i]];
+      });
+    });
+  }
+
+  // Stores the gradients of a step's gates as `store_gates` does, but for those that a RowStore
+  // stores: they go to shared memory.
+  RNNC_MEMBER void write_gates(char* inputs, char* others, Element* d_wx, Element* d_no_input) {
+    for_each([&](int half, int j) {
+      PackedGates packed(d_gate[half][j]);
+      packed.clear_unless(masks.has_run(j));
+      if (!valid[half][j]) return;
+      const int row = Plan::kThreadRows * quad + j, own = unit + 8 * half;
+      InputGateStore::give(
+          packed.d_wx, inputs, row, own,
+          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
+      OtherGateStore::give(
+          packed.d_no_input, others, row, own,
+          element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
+    });
+  }
+
+ private:
+  // Adds the gradients that a stage computes of biases, params and diagonal weights.
+  template <int stage>
+  RNNC_MEMBER void add_to_sums_of(int half, int j, const Params& d_param,
+                                  const ReadValues& saved) {
+    constexpr int first_diagonal = Cell::kBiasGates + Cell::kParams;
+    const Gates& gradient = d_gate[half][j];
+    repeat<Cell::kBiasGates>([&](int i) {
+      if (kGateStage[kBias[i]] == stage) sums[half][i] += gradient[kBias[i]];
+    });
+    repeat<Cell::kParams>([&](int i) {
+      if (kParamStage[i] == stage) sums[half][Cell::kBiasGates + i] += d_param[i];
+    });
+    repeat<Cell::kStateDiagonals>([&](int n) {
+      const int i = kDiagonalOrder[n], gate = kDiagonalGate[i];
+      if (kGateStage[gate] == stage) {
+        sums[half][first_diagonal + i] += gradient[gate] * before[half][j][kDiagonalSource[i]];
+      }
+    });
+    unroll<Cell::kStageWeights>([&](auto index) {
+      constexpr StageWeight weight = kStageWeights[decltype(index)::value];
+      if constexpr (kGateStage[weight.gate] == stage) {
+        sums[half][first_diagonal + weight.weight] += gradient[weight.gate] * saved[weight.saved];
+      }
+    });
+  }
+};
+
+}  // namespace rnnc::block_backward

@@ -1,0 +1,63 @@
+// RowStore: stores of a step's rows to global memory by way of shared memory.
+//
+// A thread has a few values of a unit: too few for a wide store, if their bytes are no power of two.
+// So threads write them to shared memory, and after a barrier store whole pieces of rows. Of five
+// two-byte values each store would have written a sixth of a sector.
+#pragma once
+
+#include "lib/copy/row_copy.cuh"
+#include "lib/stages/item.cuh"
+
+namespace rnnc {
+
+// The first stage ahead of which all warps meet; 0 if there is none.
+RNNC_CONSTEXPR int first_meeting() {
+  for (int stage = 1; stage < Cell::kStages; ++stage) {
+    if (exchanges_before(stage)) return stage;
+  }
+  return 0;
+}
+
+// A thread's part of storing `rows` rows of one head, `elements` per unit.
+template <int elements, int threads, int rows, int head_dim>
+struct RowStore : RowCopy<elements, threads, rows, head_dim> {
+  using Copy = RowCopy<elements, threads, rows, head_dim>;
+  // Whether the values of a unit take several stores; else threads store them themselves.
+  static constexpr bool kUsed =
+      first_meeting() > 0 && Copy::kUnitBytes > access_bytes(Copy::kUnitBytes);
+  static constexpr int kBytes = kUsed ? Copy::kBytes : 0;
+
+  template <typename Arguments>
+  RNNC_MEMBER void prepare(const Arguments& a, int64 first_row) {
+    if constexpr (kUsed) {
+      Copy::prepare(a, first_row);
+      repeat<Copy::kCopies>([&](int i) {
+        const int row = (threadIdx.x + i * threads) / Copy::kPieces;
+        if (first_row + row >= a.batch) this->offset_bytes[i] = -1;
+      });
+    }
+  }
+  // The values of a unit of a row: to shared memory, or else to their place in global memory.
+  template <typename Values>
+  static RNNC_MEMBER void give(const Values& values, char* own_rows, int row, int unit,
+                               Element* to) {
+    if constexpr (kUsed) {
+      values.write(own_rows + Copy::offset(row, unit));
+    } else {
+      values.store(to);
+    }
+  }
+  // `to` is the head's first unit of row 0; rows are row_stride elements apart.
+  RNNC_MEMBER void store(const char* from, Element* to, int64 row_stride) const {
+    if constexpr (kUsed) {
+      repeat<Copy::kCopies>([&](int i) {
+        if (this->offset_bytes[i] < 0) return;
+        Vec<Element, Copy::kAccess / static_cast<int>(sizeof(Element))> piece;
+        piece.read(from + this->offset_bytes[i]);
+        piece.store(reinterpret_cast<char*>(to + this->row[i] * row_stride) + this->byte[i]);
+      });
+    }
+  }
+};
+
+}  // namespace rnnc

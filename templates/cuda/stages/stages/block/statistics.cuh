@@ -1,0 +1,83 @@
+// BlockStatistics: numbers of a head whose units are in the threads of one block.
+//
+// Lanes that share a batch row add their parts by shuffles, and the first of them writes the warp's
+// part to shared memory. After a barrier every thread adds the parts of all warps, in their order.
+#pragma once
+
+#include "lib/stages/item.cuh"
+#include "lib/stages/parts.cuh"
+
+namespace rnnc {
+
+// A thread has `rows` batch rows of `units` units, 8 apart; lane / 4 is the first of them, lane % 4
+// its place among the rows of a warp. What it gives and gets are the numbers of one direction.
+template <int units, int rows, int warps, int head_dim>
+struct BlockStatistics {
+  static constexpr int kWarpUnits = 8 * units, kRows = 4 * rows;
+  static constexpr bool kWhole = head_dim % kWarpUnits == 0;  // no unit is padding
+  static constexpr int kWarpBytes = kRows * 2 * static_cast<int>(sizeof(real));
+  static constexpr int kBytes = Cell::kStageStatistics * warps * kWarpBytes;
+
+  // Before the barrier ahead of a stage: writes this warp's parts. value(i, j, k) is value k of unit
+  // i and row j.
+  template <int stage, typename Value>
+  static RNNC_MEMBER void publish(char* to, int warp, int lane, const Value& value) {
+    for_statistics_of<stage>([&](auto index) {
+      constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+      constexpr StatisticKind kind = statistic.kind;
+      repeat<rows>([&](int j) {
+        Part parts[units * statistic.count];
+        repeat<units>([&](int i) {
+          const bool exists = kWhole || warp * kWarpUnits + 8 * i + (lane >> 2) < head_dim;
+          repeat<statistic.count>([&](int k) {
+            const Part part = part_of<kind>(value(i, j, kStatisticValues[statistic.first + k]));
+            parts[i * statistic.count + k] = exists ? part : no_part<kind>();
+          });
+        });
+        Part part = united<kind>(parts);
+        repeat<3>([&](int bit) {
+          Part other = part;
+          other.first = __shfl_xor_sync(~0u, part.first, 4 << bit);
+          if (has_second(kind)) other.second = __shfl_xor_sync(~0u, part.second, 4 << bit);
+          if (!kWhole) other.count = __shfl_xor_sync(~0u, part.count, 4 << bit);
+          add_part<kind>(part, other);
+        });
+        if (lane < 4) *at(to, index, warp, rows * lane + j) = {part.first, part.second};
+      });
+    });
+  }
+
+  // After the barrier: the numbers of each row.
+  template <int stage, int n>
+  static RNNC_MEMBER void collect(char* from, int lane, real (&numbers)[rows][n]) {
+    for_statistics_of<stage>([&](auto index) {
+      constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+      repeat<rows>([&](int j) {
+        Part parts[warps];
+        repeat<warps>([&](int warp) {
+          const Words words = *at(from, index, warp, rows * (lane & 3) + j);
+          const int exist = minimum(head_dim - warp * kWarpUnits, kWarpUnits);
+          parts[warp] = {words.first, words.second, real(exist * statistic.count)};
+        });
+        set_numbers<statistic.kind>(numbers[j] + statistic.to, united<statistic.kind>(parts));
+      });
+    });
+  }
+
+ private:
+  struct __align__(2 * sizeof(real)) Words {
+    real first, second;
+  };
+
+  template <int stage, typename Body>
+  static RNNC_MEMBER void for_statistics_of(const Body& body) {
+    unroll<Cell::kStageStatistics>([&](auto index) {
+      if constexpr (kStageStatistics[decltype(index)::value].stage == stage) body(index);
+    });
+  }
+  static RNNC_MEMBER Words* at(char* base, int statistic, int warp, int row) {
+    return reinterpret_cast<Words*>(base + (statistic * warps + warp) * kWarpBytes) + row;
+  }
+};
+
+}  // namespace rnnc

@@ -1,0 +1,203 @@
+// Backward kernel of a block plan for cells with stages: one block runs all steps of one head and
+// some batch rows, as in lib/kernels/block_backward.cuh.
+//
+// The stages of a step run in the order of the backward. A stage writes the gradients of its gates
+// to shared memory, and its warps' parts of sums over the units. After a barrier the next stage has
+// the products with R transposed of called gates, and the sums. The product for the states comes
+// last. Parts of sums have one buffer: all warps have read it before the last barrier of the step.
+#pragma once
+
+#include "lib/exchange/handover.cuh"
+#include "lib/stages/block/items_backward.cuh"
+
+namespace rnnc::block_backward {
+
+// What a thread does for the steps of its block.
+struct StagedBackward {
+  const StagedBackwardArguments& a;
+  const TileSteps tile_steps;
+  const int steps, lane, warp;
+  const int64 head, first_row;
+
+  Weights weights;
+  StagedItems items;
+  StepCopy copy;
+  NumberCopy number_copy;
+  UnweightedCopy unweighted;
+  InputGateStore input_store;
+  OtherGateStore other_store;
+  Handover<true> handover;
+  int64 step_size;           // of [B, N, D]
+  int fragment;
+  int place;                 // among those of copies: of the step
+  char *buffer, *next_buffer;  // of gradients: of the step, and of the one before it
+
+  RNNC_MEMBER StagedBackward(const StagedBackwardArguments& arguments, const TileSteps& count,
+                             int64 row)
+      : a(arguments), tile_steps(count), steps(static_cast<int>(count.of(arguments))),
+        lane(threadIdx.x & 31), warp(threadIdx.x >> 5), head(blockIdx.x), first_row(row),
+        handover(arguments) {}
+
+  static RNNC_MEMBER char* data_at(int place) {
+    return shared + 2 * GradientExchange::kBytes + place * kStageBytes;
+  }
+  static RNNC_MEMBER char* parts() { return shared + kSharedBytes; }
+  static RNNC_MEMBER char* numbers_at(int place) {
+    return parts() + Statistics::kBytes + place * NumberCopy::kBytes;
+  }
+  static RNNC_MEMBER char* input_rows() { return numbers_at(Plan::kNumStages); }
+  static RNNC_MEMBER char* other_rows() { return input_rows() + InputGateStore::kBytes; }
+  // Begins to copy what step t reads, or nothing before the first.
+  RNNC_MEMBER void copy_data(int t, int to) {
+    if (t >= 0) {
+      handover.wait(a, t);
+      copy.issue(a, t, data_at(to));
+      number_copy.issue(numbers_at(to), copy.time.at(t));
+    }
+    unweighted.issue(a, copy.time, t >= 0, to);
+    cp_async_commit();
+  }
+  // Goes on to step t, whose data is at the place of this step; to none before the first.
+  RNNC_MEMBER void go_on(int t) {
+    const bool exists = t >= 0 && t < steps;
+    const char* const restarts = data_at(place) + before_offset(0);
+    items.masks.advance(a, copy.time, exists ? copy.restarts.read(restarts, copy.time.at(t)) : 0);
+  }
+
+  RNNC_MEMBER void load(const Order& order) {
+    const int warp_unit = warp * kWarpUnits;
+    weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
+      const int own = warp_unit + 8 * half + (lane >> 2);
+      __builtin_assume(kPaddedDim > Plan::kHeadDim || own < Plan::kHeadDim);
+      return own;
+    });
+    items.load(a, head, first_row, warp_unit, lane, tile_steps, order);
+    for (int word = threadIdx.x; word < 2 * GradientExchange::kBytes / 4; word += blockDim.x) {
+      reinterpret_cast<u32*>(shared)[word] = 0u;
+    }
+    step_size = a.batch * a.heads * Plan::kHeadDim;
+    copy.prepare(a, head, first_row, steps, order);
+    unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
+                     threadIdx.x);
+    number_copy.begin(a, head, first_row);
+    input_store.prepare(a, first_row);
+    other_store.prepare(a, first_row);
+    fragment = launder(GradientExchange::first_fragment(lane));
+    buffer = shared;
+    next_buffer = shared + GradientExchange::kBytes;
+    place = 0;
+  }
+  // Before the last step, which runs first.
+  RNNC_MEMBER void begin() {
+#pragma unroll 1
+    for (int i = 0; i < Plan::kNumStages; ++i) copy_data(steps - 1 - i, i);
+    cp_async_wait<Plan::kNumStages - 1>();
+    __syncthreads();
+    go_on(steps - 1);
+  }
+
+  static constexpr bool kStoresRows = InputGateStore::kUsed || OtherGateStore::kUsed;
+  // After all warps have met: stores the gradients of step t that are in shared memory.
+  RNNC_MEMBER void store_rows(int t) {
+    if (t < steps) {
+      const int64 first = copy.time.at(t) * step_size + head * Plan::kHeadDim;
+      const int64 row = a.heads * Plan::kHeadDim;
+      input_store.store(input_rows(), a.d_wx + first * Cell::kInputGates, row * Cell::kInputGates);
+      other_store.store(other_rows(), a.d_gates_no_input + first * kGatesNoInput,
+                        row * kGatesNoInput);
+    }
+    handover.publish(a, t);
+  }
+
+  template <int stage>
+  RNNC_MEMBER void run_stage(int t) {
+    if constexpr (stage > 0) {
+      if constexpr (exchanges_before(stage)) __syncthreads();
+      items.multiply_for<stage>(weights, buffer, fragment);
+      if constexpr (kStoresRows && stage == first_meeting()) store_rows(t + 1);
+      items.multiply_weights<stage>();
+      Statistics::collect<stage>(parts(), lane, items.sum);
+    }
+    items.for_each([&](int half, int j) {
+      items.run_stage<stage>(half, j, data_at(place), numbers_at(place), buffer);
+    });
+    Statistics::publish<stage + 1>(
+        parts(), warp, lane, [&](int half, int j, int k) { return items.value[half][j][k]; });
+  }
+
+  // Stores the gradients of the gates of the step at a place in memory, itself or by way of shared
+  // memory.
+  RNNC_MEMBER void write_gates(int64 in_memory) {
+    // Laundered: otherwise the compiler multiplies again in the branch of each store.
+    const int64 offset = launder(in_memory * step_size);
+    items.write_gates(input_rows(), other_rows(), a.d_wx + offset * Cell::kInputGates,
+                      a.d_gates_no_input + offset * kGatesNoInput);
+  }
+  RNNC_MEMBER void store_zeros(int64 in_memory) const {
+    const int64 offset = in_memory * step_size;
+    items.for_each([&](int half, int j) {
+      items.store_gates(half, j, a.d_wx + offset * Cell::kInputGates,
+                        a.d_gates_no_input + offset * kGatesNoInput, items.d_gate[half][j]);
+    });
+  }
+
+  RNNC_MEMBER void run_step(int t) {
+    unweighted.receive(items.unweighted, a, copy.time, place);
+    items.for_each([&](int half, int j) { items.begin_step(half, j, a, data_at(place)); });
+    unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t); });
+    items.end_stages();
+    if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
+    cp_async_wait<Plan::kNumStages - 2>();
+    __syncthreads();
+    items.multiply_for<Cell::kStages>(weights, buffer, fragment);
+    // The copy of an earlier step's data takes the place of this step's.
+    copy_data(t - Plan::kNumStages, place);
+    place = place + 1 < Plan::kNumStages ? place + 1 : 0;
+    char* const read = buffer;
+    buffer = next_buffer;
+    next_buffer = read;
+    if constexpr (!kStoresRows) handover.publish(a, t + 1);
+    go_on(t - 1);
+    write_gates(copy.time.at(t));
+    const auto valid = [&](int half, int j) { return items.valid[half][j]; };
+    items.masks.cross(a, valid,
+                      [&](int half, int j) -> States& { return items.d_state[half][j]; });
+  }
+
+  // After all steps: stores the sums, the gradients of the initial states, and zeros for steps that
+  // no row of the block runs.
+  RNNC_MEMBER void end() {
+    if constexpr (kStoresRows) {
+      __syncthreads();
+      store_rows(0);
+    } else {
+      handover.publish(a, 0);
+    }
+    if (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
+    const auto valid = [&](int half, int j) { return items.valid[half][j]; };
+    items.store_initial(a, steps, valid, [&](Element* tensor, int half, int j) {
+      return element_at(tensor + 8 * half, items.offset_bytes[j]);
+    });
+    if (!kMasked) return;
+    items.for_each([&](int half, int j) {
+      repeat<Cell::kGates>([&](int gate) { items.d_gate[half][j][gate] = 0; });
+    });
+#pragma unroll 1
+    for (int64 t = steps; t < a.steps; ++t) store_zeros(t);
+  }
+};
+
+RNNC_INLINE void run(const StagedBackwardArguments& a) {
+  const int64 first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  in_order(blockIdx.x, a.heads, [&](const Order& order) {
+    StagedBackward block(a, tile_steps, first_row);
+    block.load(order);
+    block.begin();
+#pragma unroll 1
+    for (int t = block.steps - 1; t >= 0; --t) block.run_step(t);
+    block.end();
+  });
+}
+
+}  // namespace rnnc::block_backward

@@ -1,0 +1,222 @@
+// Forward kernel of a block plan for cells with stages: one block runs all steps of one head and
+// some batch rows, as in lib/kernels/block_forward.cuh.
+//
+// Within a step, warps meet before each stage that needs a product or a statistic. Ahead of that
+// barrier they write what called gates multiply, and their parts of statistics, to shared memory.
+// One buffer of each is enough for a stage: all warps have read it before the barrier at the end of
+// the step, and the next step writes it again after that. Arguments of called gates lie behind the
+// states in the buffer of the next step.
+#pragma once
+
+#include "lib/exchange/handover.cuh"
+#include "lib/stages/block/items_forward.cuh"
+
+namespace rnnc::block_forward {
+
+// What a thread does for the steps of its block.
+struct StagedForward {
+  const StagedForwardArguments& a;
+  const TimeOrder time;
+  const int steps, lane, warp;
+  const int64 head, first_row;
+
+  StagedWeights weights;
+  StagedItems items;
+  InputCopy input;
+  ResetCopy reset;
+  NumberStore numbers;
+  SavedStore saved_store;
+  UnweightedCopy unweighted;
+  Handover<false> handover;
+  const Element* next_input;  // of the step whose input is copied next
+  int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
+  int fragment, saved_offset;
+  int place;                  // among those of inputs: of the step
+  char *states, *next_states; // what this step multiplies, and what the next one will
+
+  RNNC_MEMBER StagedForward(const StagedForwardArguments& arguments, const Order& order, int count,
+                            int64 row)
+      : a(arguments), time(count, order), steps(count), lane(threadIdx.x & 31),
+        warp(threadIdx.x >> 5), head(blockIdx.x), first_row(row), handover(arguments) {}
+
+  static RNNC_MEMBER char* inputs_at(int place) {
+    return shared + 2 * kBufferBytes + place * kStageBytes;
+  }
+  static RNNC_MEMBER int after(int place) {
+    return place + 1 < Plan::kNumStages ? place + 1 : 0;
+  }
+  // Begins to copy the inputs of step t, or of none beyond the last.
+  RNNC_MEMBER void copy_inputs(int t, int to) {
+    if (t < steps) {
+      handover.wait(a, t);
+      input.issue(inputs_at(to), next_input, a.wx_row);
+      next_input += time.stride(a.wx_time);
+      if (t > 0) reset.issue(inputs_at(to) + InputCopy::kBytes);
+    }
+    unweighted.issue(a, time, t < steps, to);
+    cp_async_commit();
+  }
+
+  RNNC_MEMBER void load() {
+    const int unit = warp * 8 * Plan::kUnitGroups;
+    weights.load(a.R, a.heads, head, unit + (lane >> 2), 0, lane);
+    items.load(a, head, first_row, unit, lane);
+    items.begin_masks(a, time, steps);
+    items.masks.begin_parts(a, time, first_row, steps);
+    step_size = kept(a.batch * a.heads * Plan::kHeadDim);
+    t_offset = time.at(0) * step_size;
+    next_input = a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
+    input.prepare(a, first_row);
+    reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
+    unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
+    numbers.begin(a, time, head, first_row);
+    saved_store.prepare(a, first_row);
+    saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
+    fragment = launder(StateExchange::first_fragment(lane));
+    states = shared;
+    next_states = shared + kBufferBytes;
+    place = 0;
+  }
+
+  // Before the first step.
+  RNNC_MEMBER void begin() {
+    // Padding in K and rows beyond the batch stay zero throughout.
+    for (int word = threadIdx.x; word < 2 * kBufferBytes / 4; word += blockDim.x) {
+      reinterpret_cast<u32*>(shared)[word] = 0u;
+    }
+    __syncthreads();
+    items.publish_for<0>(states, items.state);
+#pragma unroll 1
+    for (int t = 0; t < Plan::kNumStages; ++t) copy_inputs(t, t);
+    cp_async_wait<Plan::kNumStages - 2>();
+    __syncthreads();
+    start_next();
+    items.add_state_weights();
+    __syncthreads();
+  }
+  // Starts the gates of the step whose inputs come next.
+  RNNC_MEMBER void start_next() {
+    unweighted.receive(items.unweighted, a, time, place);
+    items.start_base(inputs_at(place));
+  }
+
+  template <int stage>
+  RNNC_MEMBER void multiply(Product& product, const char* buffer) {
+    items.start_products<stage>(product);
+    weights.multiply_for<stage>(product, [&](int source, int k_tile) {
+      return StateExchange::load(buffer + source * StateExchange::kBytes, fragment, k_tile);
+    });
+  }
+
+  // While the products of step t run: reads what rows may restart from, stores the results of the
+  // step before, and begins a copy to the place that becomes free.
+  RNNC_MEMBER void work_beside_products(int t) {
+    if constexpr (kResetsAhead) items.read_resets(inputs_at(after(place)));
+    if constexpr (!SavedStore::kUsed) handover.publish(a, t - 2);
+    if (t > 0) {
+      items.store_states_of(a, t_offset);
+      if constexpr (SavedStore::kUsed) {
+        if (a.saved) items.write_saved(saved_rows(), saved_offset);
+      } else {
+        items.store_saved(a, t_offset);
+      }
+    }
+    copy_inputs(t + Plan::kNumStages, place);
+    cp_async_wait<Plan::kNumStages - 2>();
+    place = after(place);
+  }
+
+  static RNNC_MEMBER char* saved_rows() { return shared + kSharedBytes + Statistics::kBytes; }
+  // After the first meeting of step t: stores what the step before saved.
+  RNNC_MEMBER void store_saved_rows(int t) {
+    handover.publish(a, t - 2);
+    if (t == 0 || !a.saved) return;
+    Element* const step = a.saved + (t_offset + head * Plan::kHeadDim) * Cell::kSaved;
+    saved_store.store(saved_rows(), step, a.heads * Plan::kHeadDim * Cell::kSaved);
+  }
+
+  template <int stage>
+  RNNC_MEMBER void run_stage(int t, Items::PerItem<States>& next) {
+    constexpr bool last = stage + 1 == Cell::kStages;
+    char* const parts = shared + kSharedBytes;
+    if constexpr (stage > 0) {
+      if constexpr (exchanges_before(stage)) __syncthreads();
+      Product product;
+      multiply<stage>(product, next_states);
+      if constexpr (SavedStore::kUsed && stage == first_meeting()) store_saved_rows(t);
+      items.add_weights<stage>();
+      Statistics::collect<stage>(parts, lane, items.number);
+      items.finish_products<stage>(product);
+    }
+    if constexpr (last) start_next();
+    const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
+    with_sigmoid<true>(compute,
+                       [&] { items.publish_for<last ? 0 : stage + 1>(next_states, next); });
+    if constexpr (!last) {
+      Statistics::publish<stage + 1>(
+          parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
+    }
+  }
+
+  RNNC_MEMBER void run_step(int t) {
+    items.begin_gates();
+    Product product;
+    multiply<0>(product, states);
+    work_beside_products(t);
+    items.finish_products<0>(product);
+    Items::PerItem<States> next;
+    unroll<Cell::kStages>(
+        [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
+    numbers.store(a, time, items.number);
+    items.go_on(next);
+    if (t > 0) t_offset += time.stride(step_size);
+    char* const read = states;
+    states = next_states;
+    next_states = read;
+    __syncthreads();
+  }
+
+  RNNC_MEMBER void run_steps() {
+    int t = 0;
+    do {
+      int stop = steps;
+      items.at_rows([&](const auto& valid, const auto& at) {
+        stop = items.masks.begin_part<1>(a, time, first_row, t, steps, valid, at);
+      });
+#pragma unroll 1
+      for (; t < stop; ++t) run_step(t);
+    } while (kMasked && t < steps);
+  }
+
+  // After the last step: stores its results, and zeros for steps that no row of the block runs.
+  RNNC_MEMBER void end() {
+    handover.publish(a, steps - 2);
+    items.masks.begin_store(steps - 1);
+    if (steps > 0) store_step(t_offset);
+    handover.publish(a, steps - 1);
+    items.at_rows(
+        [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
+    if (!kMasked) return;
+    items.masks.clear();
+#pragma unroll 1
+    for (int64 t = steps; t < a.steps; ++t) store_step(t * step_size);
+  }
+  RNNC_MEMBER void store_step(int64 offset) const {
+    items.store_states_of(a, offset);
+    items.store_saved(a, offset);
+  }
+};
+
+RNNC_INLINE void run(const StagedForwardArguments& a) {
+  const int64 first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  in_order(blockIdx.x, a.heads, [&](const Order& order) {
+    StagedForward block(a, order, static_cast<int>(tile_steps.of(a)), first_row);
+    block.load();
+    block.begin();
+    block.run_steps();
+    block.end();
+  });
+}
+
+}  // namespace rnnc::block_forward

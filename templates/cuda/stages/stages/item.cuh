@@ -1,0 +1,46 @@
+// What every kernel of a cell with stages does for an item, which is one unit of one batch row.
+#pragma once
+
+#include "lib/cell/item.cuh"
+
+namespace rnnc {
+
+// What the stages of a step leave for exchanges and for later stages; numbers of a head.
+using Values = real[at_least_one(Cell::kValues)];
+using Numbers = real[at_least_one(Cell::kStatistics)];
+
+// Before which stage a step needs the product of a dense pair.
+RNNC_CONSTEXPR int stage_of_pair(int pair) {
+  int source = 0;
+  while (pair >= kSourceFirstPair[source] + kSourcePairs[source]) ++source;
+  return kSourceStage[source];
+}
+// Whether units wait for each other before a stage: for products with matrices, or for numbers.
+RNNC_CONSTEXPR bool exchanges_before(int stage) {
+  for (int i = 0; i < Cell::kSources; ++i) {
+    if (kSourceStage[i] == stage) return true;
+  }
+  for (int i = 0; i < Cell::kStageStatistics; ++i) {
+    if (kStageStatistics[i].stage == stage) return true;
+  }
+  return false;
+}
+
+// body(source) for each source whose product a stage needs.
+template <int stage, typename Body>
+RNNC_INLINE void for_sources_of(const Body& body) {
+  unroll<Cell::kSources>([&](auto source_index) {
+    constexpr int source = decltype(source_index)::value;
+    if constexpr (kSourceStage[source] == stage) body(source_index);
+  });
+}
+// body(weight) for each product with a weight per unit that a stage needs.
+template <int stage, typename Body>
+RNNC_INLINE void for_weights_of(const Body& body) {
+  unroll<Cell::kStageWeights>([&](auto index) {
+    constexpr StageWeight weight = kStageWeights[decltype(index)::value];
+    if constexpr (weight.stage == stage) body(weight);
+  });
+}
+
+}  // namespace rnnc

@@ -1,0 +1,102 @@
+// Parts of a statistic: what is known of some of a head's values. Parts are added in a fixed order,
+// so that the same values always give the same numbers.
+//
+// A mean and the squared distances from it are combined as Chan, Golub and LeVeque do (1979): sums
+// of squares would lose the variance of values that are far from 0.
+#pragma once
+
+#include "lib/ptx/math.cuh"
+#include "lib/ptx/types.cuh"
+#include "lib/stages/tables.cuh"
+
+namespace rnnc {
+
+// Two numbers of `count` values: their sum; the largest of them, and how many are as large; the
+// largest, and the sum of exp(x - largest); or the mean, and the sum of squared distances from it.
+struct Part {
+  real first, second, count;
+};
+
+RNNC_INLINE real lowest() { return -real(__uint_as_float(0x7f800000u)); }
+// NaN if one of the two is.
+RNNC_INLINE real larger(real x, real y) { return x > y || x != x ? x : y; }
+
+RNNC_CONSTEXPR bool is_of_largest(StatisticKind kind) {
+  return kind == StatisticKind::kLargest || kind == StatisticKind::kSoftmax;
+}
+// Whether the second number says anything.
+RNNC_CONSTEXPR bool has_second(StatisticKind kind) {
+  return kind != StatisticKind::kMean && kind != StatisticKind::kTotal;
+}
+
+// Of no value, and of one.
+template <StatisticKind kind>
+RNNC_INLINE Part no_part() {
+  return {is_of_largest(kind) ? lowest() : real(0), real(0), real(0)};
+}
+template <StatisticKind kind>
+RNNC_INLINE Part part_of(real x) {
+  return {x, is_of_largest(kind) ? real(1) : real(0), real(1)};
+}
+
+// A sum of exp(x - from) as one of exp(x - to).
+RNNC_INLINE real moved(real sum, real from, real to) {
+  return sum == real(0) ? real(0) : sum * exp(from - to);
+}
+
+// Adds a part to another. The compiler knows counts that are the same everywhere.
+template <StatisticKind kind>
+RNNC_INLINE void add_part(Part& to, const Part& other) {
+  const real count = to.count + other.count;
+  if constexpr (is_of_largest(kind)) {
+    const real most = larger(to.first, other.first);
+    if constexpr (kind == StatisticKind::kSoftmax) {
+      to.second = moved(to.second, to.first, most) + moved(other.second, other.first, most);
+    } else {
+      to.second = (to.first == most ? to.second : real(0)) +
+                  (other.first == most ? other.second : real(0));
+    }
+    to.first = most;
+  } else if constexpr (kind == StatisticKind::kMoments) {
+    const real share = count > real(0) ? other.count / count : real(0);
+    const real distance = other.first - to.first;
+    to.second = to.second + other.second + distance * distance * (to.count * share);
+    to.first += distance * share;
+  } else {
+    to.first += other.first;
+  }
+  to.count = count;
+}
+
+// The part of the values of n parts, added in pairs: a chain of additions would take longer.
+template <StatisticKind kind, int n>
+RNNC_INLINE Part united(Part (&parts)[n]) {
+#pragma unroll
+  for (int step = 1; step < n; step *= 2) {
+#pragma unroll
+    for (int i = 0; i + step < n; i += 2 * step) add_part<kind>(parts[i], parts[i + step]);
+  }
+  return parts[0];
+}
+
+// The numbers of a statistic from the part of all its values.
+template <StatisticKind kind>
+RNNC_INLINE void set_numbers(real* to, const Part& all) {
+  const real share = real(1) / all.count;
+  if constexpr (kind == StatisticKind::kMean) {
+    to[0] = all.first * share;
+  } else if constexpr (kind == StatisticKind::kTotal) {
+    to[0] = all.first;
+  } else if constexpr (kind == StatisticKind::kLargest) {
+    to[0] = all.first;
+    to[1] = all.second;
+  } else if constexpr (kind == StatisticKind::kMoments) {
+    to[0] = all.first;
+    to[1] = all.second * share;
+  } else {
+    to[0] = all.second;
+    to[1] = all.first;
+  }
+}
+
+}  // namespace rnnc

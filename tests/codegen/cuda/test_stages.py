@@ -1,0 +1,122 @@
+"""Plans and sources of cells with stages, and the kinds of plans that refuse them."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+from rnnc.codegen.cuda.block.search import block_tilings
+from rnnc.codegen.cuda.kinds import KINDS, best_tilings, kinds_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_for
+from rnnc.codegen.cuda.source import cuda_source, kernel_source
+from rnnc.codegen.cuda.stage_tables import stage_tables
+from rnnc.codegen.derive import derive
+from rnnc.codegen.request import PlanRequest
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
+
+H200, SHAPE = limits_of("H200"), Shape(12, 64, 16)
+GRU, NORMED = rnnc.cells.gru_reset_first, rnnc.cells.joint_norm_lstm
+REFUSING = [name for name, kind in kinds_for().items() if not kind.takes_stages]
+
+
+def tables_of(name, direction):
+    return stage_tables(derive(rnnc.cells.get(name)), direction)
+
+
+def test_gates_that_multiply_one_value_share_a_source():
+    for direction, stages in (("forward", (0, 1)), ("backward", (2, 1))):
+        states, called = tables_of("multiplicative_lstm", direction).sources
+        assert (states.stage, called.stage) == stages
+        assert len(states.pairs) == 1
+        assert sorted(called.pairs) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_gates_of_several_stages_have_a_source_each(direction):
+    tables = tables_of("rhn", direction)
+    assert [len(source.pairs) for source in tables.sources] == [2, 2, 2]
+    assert sorted(source.stage for source in tables.sources[1:]) == [1, 2]
+    assert sorted(matrix for _, matrix in tables.pairs) == list(range(6))
+    assert tables.first_pairs == [0, 2, 4]
+
+
+def test_a_gate_with_a_weight_per_unit_is_no_source(staged_cells):
+    deep, _ = staged_cells.TWINS["deep"]
+    tables = stage_tables(derive(deep), "forward")
+    (weight,) = tables.weights
+    assert weight.text.startswith("d += u_d *")
+    assert weight.gate not in [gate for gate, _ in tables.pairs]
+
+
+def test_every_gradient_has_a_stage():
+    tables = tables_of("layer_norm_lstm", "backward")
+    for names in (tables.layout.gradients.names, tables.layout.params.names):
+        assert set(tables.stage_of(names)) <= set(range(len(tables.stages)))
+
+
+def test_a_cell_without_stages_has_no_tables_and_no_headers_of_theirs():
+    assert tables_of("lstm", "forward") is None
+    source = rnnc.cells.lstm.cuda(head_dim=64)
+    assert not [path for path, _ in source.headers if path.startswith("lib/stages/")]
+    assert "RNNC_STAGES" not in source.code
+
+
+@pytest.mark.parametrize("variant", REFUSING)
+def test_other_kinds_refuse_by_name(variant):
+    with pytest.raises(PlanError, match=f"and no reductions, for {variant} kernels") as error:
+        plan_for(GRU, SHAPE, H200, variant)
+    assert "`n(sigmoid(r)*h)`, a product with a value of the step" in str(error.value)
+    plan = plan_for(rnnc.cells.gru, Shape(1, 256, 16), H200, variant).forward
+    with pytest.raises(PlanError, match="a reduction over units"):
+        kernel_source(NORMED, plan)
+
+
+def test_every_search_leaves_out_the_kinds_that_refuse():
+    request = PlanRequest(GRU, SHAPE, H200)
+    kinds = {plan.kind for d in DIRECTIONS for plan in best_tilings(request, d)}
+    kinds |= {plan.variant for plan in plans_for(GRU, SHAPE, H200)}
+    assert kinds == {name for name, kind in KINDS.items() if kind.takes_stages}
+
+
+def test_auto_takes_a_block_where_one_has_room():
+    assert plan_for(GRU, SHAPE, H200).variant == "block"
+    assert plan_for(GRU, Shape(1, 1024, 16), H200).variant == "alternating"
+
+
+@pytest.mark.parametrize("name", ["lem", "rhn", "layer_norm_lstm", "block_gru"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_block_plans_stay_within_every_limit(name, dtype):
+    # Counted again from the meaning of the fields, not from the constraints.
+    cell = rnnc.cells.get(name)
+    shape = Shape(2, 32, 16, dtype=dtype)
+    for direction in DIRECTIONS:
+        tables = tables_of(name, direction)
+        for plan in block_tilings(PlanRequest(cell, shape, H200), direction):
+            blocks = plan.blocks_per_multiprocessor
+            held = plan.threads * plan.matrix_registers * 4
+            assert held >= len(cell.dense_pairs) * 32**2 * shape.element_bytes
+            assert plan.matrix_registers < plan.registers <= H200.registers_per_thread
+            assert blocks * (plan.shared + 1024) <= H200.shared_per_multiprocessor
+            parts = len(tables.statistics) * plan.warps * plan.rows * 8
+            saved = len(tables.functions.saved_statistics) if direction == "backward" else 0
+            assert plan.staged_bytes(tables) >= parts + plan.ahead * plan.rows * saved * 4
+            assert plan.shared > plan.staged_bytes(tables)
+
+
+def test_a_source_is_the_same_whatever_the_order_of_declarations():
+    @rnnc.cell
+    def one(z: rnnc.Gate, r: rnnc.Gate, n: rnnc.Gate, h: rnnc.State):
+        return rnnc.sigmoid(z) * h + rnnc.tanh(n(rnnc.sigmoid(r) * h))
+
+    @rnnc.cell
+    def other(n: rnnc.Gate, r: rnnc.Gate, z: rnnc.Gate, h: rnnc.State):
+        return rnnc.sigmoid(z) * h + rnnc.tanh(n(rnnc.sigmoid(r) * h))
+
+    def functions(cell):
+        code = cuda_source(cell, plan_for(cell, SHAPE, H200)).code
+        return [line for line in code.splitlines() if line.startswith("  ") and " = " in line]
+
+    first, second = functions(one), functions(other)
+    assert [line for line in first if "[" not in line and "constexpr" not in line] == [
+        line for line in second if "[" not in line and "constexpr" not in line
+    ]

@@ -1,0 +1,81 @@
+"""Block kernels of cells with stages, compiled: no spills, R in as few registers. No GPU."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import compile_flags
+
+STAGED = [name for name in rnnc.cells.names() if rnnc.cells.get(name).has_stages]
+HEADERS = Path(__file__).parents[3] / "templates/cuda/stages"
+DTYPES = ["bfloat16", "float16", "float32"]
+
+pytestmark = pytest.mark.usefixtures("compiler")
+
+
+def source_of(name, dim=64, dtype="bfloat16", gpu="H200"):
+    cell = rnnc.cells.get(name)
+    shape = Shape(heads=12, head_dim=dim, batch=16, dtype=dtype)
+    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), "block"))
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"), [("gru_reset_first", 48), ("lem", 64), ("joint_norm_lstm", 64)]
+)
+def test_heads_of_64_units(name, registers, compiles_as_planned):
+    source = source_of(name)
+    assert source.plan.forward.matrix_registers == registers
+    compiles_as_planned(source, "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("name", STAGED)
+def test_every_cell_and_dtype(name, gpu, compiles_as_planned):
+    compiled = 0
+    for dtype, dim in product(DTYPES, (64, 40, 16)):
+        try:
+            source = source_of(name, dim, dtype, gpu)
+        except PlanError:
+            continue
+        compiles_as_planned(source, {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}[gpu])
+        compiled += 1
+    assert compiled or name in ("mogrifier_lstm", "nested_lstm"), "no head fits"
+
+
+def accepted(code, headers):
+    """Whether the front end of NVRTC accepts a text."""
+    nvrtc = cupy_nvrtc()
+    names, texts = zip(*((n.encode(), text.encode()) for n, text in headers), strict=True)
+    program = nvrtc.createProgram(code, "test.cu", texts, names)
+    try:
+        flags = compile_flags("bfloat16", "compute_90a")
+        nvrtc.compileProgram(program, (*flags, "--fdevice-syntax-only"))
+    except nvrtc.NVRTCError:
+        return False
+    finally:
+        nvrtc.destroyProgram(program)
+    return True
+
+
+BLOCK_HEADERS = sorted(
+    f"lib/{path.relative_to(HEADERS)}"
+    for path in HEADERS.rglob("*.cuh")
+    if "alternating" not in path.parts
+)
+
+
+@pytest.mark.parametrize("header", BLOCK_HEADERS)
+def test_a_header_compiles_alone(header):
+    source = source_of("layer_norm_lstm")
+    unit = source.backward_unit if "backward" in header else source.forward_unit
+    cell, _, _ = unit.code.partition('#include "lib/stages/block_')
+    assert accepted(f'{cell}\n#include "{header}"\n', unit.headers)
