@@ -27,11 +27,12 @@ _CHUNKS = (16, 8, 4, 2, 1)  # steps that are taken together
 # Values of 32 bits that the steps of a chunk keep in registers, at most. More spill nothing, but
 # the steps take longer. Threads with several units are few on an SM, and have more registers.
 _MOST_VALUES: dict[Direction, int] = {"forward": 80, "backward": 100}
-_MOST_VALUES_OF_SEVERAL = 160
+_MOST_VALUES_OF_SEVERAL: dict[Direction, int] = {"forward": 160, "backward": 240}
 # Steps between a load and its use. A step of few warps takes some 20 ns, so they cover 1.3 us.
 _AHEAD = (64, 32, 16)
-# Blocks per SM for which the compiler leaves registers: 128 per thread.
-_MOST_BLOCKS = 16
+# Blocks per SM for which the compiler leaves registers, at most: 128 per thread, or all of them
+# where a thread has several units.
+_MOST_BLOCKS, _MOST_BLOCKS_OF_SEVERAL = 16, 8
 _LEAST_STAGES = 2  # one that is read, and one on its way
 
 
@@ -117,7 +118,8 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
     wanted = math.ceil(
         plan.blocks(shape.batch, shape.heads, shape.head_dim) / limits.multiprocessors
     )
-    blocks = max(1, min(wanted, _MOST_BLOCKS, places))
+    most_blocks = _MOST_BLOCKS if units == 1 else _MOST_BLOCKS_OF_SEVERAL
+    blocks = max(1, min(wanted, most_blocks, places))
     room = limits.shared_per_multiprocessor // blocks - RESERVED_SHARED
     most = min(room, limits.shared_per_block) // stage
     plan = replace(
@@ -140,7 +142,7 @@ def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
     else:
         values = 2 * len(layout.states) + len(layout.gradients) + saved + len(layout.unweighted)
     words = units * values * (2 if request.shape.dtype == "float64" else 1)
-    most = _MOST_VALUES[direction] if units == 1 else _MOST_VALUES_OF_SEVERAL
+    most = (_MOST_VALUES if units == 1 else _MOST_VALUES_OF_SEVERAL)[direction]
     return next((n for n in _CHUNKS if n * words <= most), 1)
 
 

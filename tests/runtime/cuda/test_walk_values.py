@@ -69,6 +69,7 @@ def test_warps_that_copy_their_units_together(check):
     check(mixed, (3, 20, 2, 32), HALF, "stored")
 
 
+@slow
 def test_threads_of_several_units(check, emulated_blocks, monkeypatch):
     """They are taken where an SM has many units: warps that are whole, and others."""
     limits = replace(limits_of("H200"), multiprocessors=1)
@@ -81,7 +82,7 @@ def test_threads_of_several_units(check, emulated_blocks, monkeypatch):
     assert sizes == {(4, True), (2, True), (2, False)}
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=slow)])
 def test_lengths_and_resets(reverse, check):
     for form in FORMS:
         for dtype in (SINGLE, HALF):

@@ -148,10 +148,10 @@ def test_measurements_try_further_sizes():
 
 def kernels():
     """Cells, dtypes and masks that share the work of `make test` and `make test-slow`."""
-    quick = {("hgrn", "bfloat16"), ("qrnn", "float16"), ("s5", "float32"), ("brc", "float64")}
+    quick = {("mixed", "bfloat16"), ("qrnn", "float16"), ("ema", "float32"), ("brc", "float64")}
     for name in [*NAMES, "mixed"]:
         for dtype in DTYPES:
-            marks = () if (name, dtype) in quick or name == "mixed" else pytest.mark.slow
+            marks = () if (name, dtype) in quick else pytest.mark.slow
             yield pytest.param(name, dtype, marks=marks)
 
 
