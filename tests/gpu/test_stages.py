@@ -78,12 +78,12 @@ def compare(cell, variant, dtype, dim, call, errors_are_small, **options):
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_modules(cell, variant, dtype, errors_are_small, poisoned):
-    compare(cell, variant, dtype, 40, {}, errors_are_small)
+    compare(cell, variant, dtype, 32, {}, errors_are_small)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [c for c in CASES if c[1] != torch.float16])
 def test_lengths_and_resets(cell, variant, dtype, errors_are_small, poisoned):
-    compare(cell, variant, dtype, 24, MASKS, errors_are_small, bidirectional=True)
+    compare(cell, variant, dtype, 20, MASKS, errors_are_small, bidirectional=True)
 
 
 def test_float64_alternates(cell):

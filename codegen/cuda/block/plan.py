@@ -13,7 +13,7 @@ from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
 
 _NUMBER_BYTES = 4  # of a number of a head
-_ACCESSES = (2, 4, 8, 16)  # bytes of a store
+_FEW_STORES = 3  # of a unit's results, which threads store themselves
 _ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
 
 
@@ -39,7 +39,7 @@ def number_bytes(tables: StageTables, rows: int) -> int:
 
 
 def store_bytes(tables: StageTables, rows: int, dim: int, dtype: Dtype) -> int:
-    """Bytes of shared memory for results of a step that take several stores per unit.
+    """Bytes of shared memory for results of a step that take many stores per unit.
 
     Args:
         tables: the stages of a direction.
@@ -53,8 +53,13 @@ def store_bytes(tables: StageTables, rows: int, dim: int, dtype: Dtype) -> int:
         counts = [tables.saved]
     if not tables.meetings:
         return 0
-    several = [count for count in counts if count * size not in (0, *_ACCESSES)]
-    return sum(rows * row_pitch(count, dim, dtype) for count in several)
+    many = [count for count in counts if count * size > _FEW_STORES * _access_bytes(count * size)]
+    return sum(rows * row_pitch(count, dim, dtype) for count in many)
+
+
+def _access_bytes(size: int) -> int:
+    """Bytes of the widest store that divides a size."""
+    return next(access for access in (16, 8, 4, 2) if size % access == 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from rnnc.codegen.cuda.block import search
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose
 
+from .test_mask_values import FORMS, SIZES, check, drawn_call
+
 T, B, FEATURES = 6, 6, 5
 LENGTHS = torch.tensor([6, 2, 0, 4, 1, 3])
 RESET = torch.tensor([[0, 0, 1, 0, 0, 1], [0, 0, 0, 1, 0, 0], [1, 0, 0, 0, 1, 0]] * 2).bool()
@@ -83,6 +85,19 @@ def test_modules(name, call, emulated_blocks, staged_cells, poisoned):
 def test_both_directions_layers_and_heads(name, emulated_blocks, staged_cells, poisoned):
     options = {"bidirectional": True, "heads": 2, "num_layers": 2, "save": "states"}
     compare(staged_cells.TWINS[name][0], MASKS, 40, **options)
+
+
+@slow
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["gru", "norm_lstm"])
+def test_every_form_of_reset_values(
+    name, reverse, emulated_blocks, staged_cells, inputs_for, poisoned
+):
+    cell = staged_cells.TWINS[name][0]
+    for form in FORMS:
+        given = drawn_call(cell, SIZES["block"], form, torch.float32, inputs_for)
+        check(cell, given, "block", reverse)
+    assert {plan.resets for plan in emulated_blocks} == {"constant", "ahead"}
 
 
 @slow

@@ -30,7 +30,8 @@ struct StagedBackward {
   int64 step_size;           // of [B, N, D]
   int fragment;
   int place;                 // among those of copies: of the step
-  char *buffer, *next_buffer;  // of gradients: of the step, and of the one before it
+  int buffer;                // offset of the step's gradients; those of the step before it have
+                             // the other one
 
   RNNC_MEMBER StagedBackward(const StagedBackwardArguments& arguments, const TileSteps& count,
                              int64 row)
@@ -83,9 +84,7 @@ struct StagedBackward {
     input_store.prepare(a, first_row);
     other_store.prepare(a, first_row);
     fragment = launder(GradientExchange::first_fragment(lane));
-    buffer = shared;
-    next_buffer = shared + GradientExchange::kBytes;
-    place = 0;
+    buffer = place = 0;
   }
   // Before the last step, which runs first.
   RNNC_MEMBER void begin() {
@@ -113,13 +112,13 @@ struct StagedBackward {
   RNNC_MEMBER void run_stage(int t) {
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
-      items.multiply_for<stage>(weights, buffer, fragment);
+      items.multiply_for<stage>(weights, shared + buffer, fragment);
       if constexpr (kStoresRows && stage == first_meeting()) store_rows(t + 1);
       items.multiply_weights<stage>();
       Statistics::collect<stage>(parts(), lane, items.sum);
     }
     items.for_each([&](int half, int j) {
-      items.run_stage<stage>(half, j, data_at(place), numbers_at(place), buffer);
+      items.run_stage<stage>(half, j, data_at(place), numbers_at(place), shared + buffer);
     });
     Statistics::publish<stage + 1>(
         parts(), warp, lane, [&](int half, int j, int k) { return items.value[half][j][k]; });
@@ -149,13 +148,11 @@ struct StagedBackward {
     if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
-    items.multiply_for<Cell::kStages>(weights, buffer, fragment);
+    items.multiply_for<Cell::kStages>(weights, shared + buffer, fragment);
     // The copy of an earlier step's data takes the place of this step's.
     copy_data(t - Plan::kNumStages, place);
     place = place + 1 < Plan::kNumStages ? place + 1 : 0;
-    char* const read = buffer;
-    buffer = next_buffer;
-    next_buffer = read;
+    buffer ^= GradientExchange::kBytes;
     if constexpr (!kStoresRows) handover.publish(a, t + 1);
     go_on(t - 1);
     write_gates(copy.time.at(t));

@@ -32,7 +32,7 @@ struct StagedForward {
   int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
   int fragment, saved_offset;
   int place;                  // among those of inputs: of the step
-  char *states, *next_states; // what this step multiplies, and what the next one will
+  int buffer;                 // offset of what this step multiplies; the next step's is the other
 
   RNNC_MEMBER StagedForward(const StagedForwardArguments& arguments, const Order& order, int count,
                             int64 row)
@@ -73,9 +73,7 @@ struct StagedForward {
     saved_store.prepare(a, first_row);
     saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
     fragment = launder(StateExchange::first_fragment(lane));
-    states = shared;
-    next_states = shared + kBufferBytes;
-    place = 0;
+    buffer = place = 0;
   }
 
   // Before the first step.
@@ -85,7 +83,7 @@ struct StagedForward {
       reinterpret_cast<u32*>(shared)[word] = 0u;
     }
     __syncthreads();
-    items.publish_for<0>(states, items.state);
+    items.publish_for<0>(shared, items.state);
 #pragma unroll 1
     for (int t = 0; t < Plan::kNumStages; ++t) copy_inputs(t, t);
     cp_async_wait<Plan::kNumStages - 2>();
@@ -101,10 +99,11 @@ struct StagedForward {
   }
 
   template <int stage>
-  RNNC_MEMBER void multiply(Product& product, const char* buffer) {
+  RNNC_MEMBER void multiply(Product& product) {
     items.start_products<stage>(product);
     weights.multiply_for<stage>(product, [&](int source, int k_tile) {
-      return StateExchange::load(buffer + source * StateExchange::kBytes, fragment, k_tile);
+      const char* const from = shared + buffer + source * StateExchange::kBytes;
+      return StateExchange::load(from, fragment, k_tile);
     });
   }
 
@@ -142,7 +141,7 @@ struct StagedForward {
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
       Product product;
-      multiply<stage>(product, next_states);
+      multiply<stage>(product);
       if constexpr (SavedStore::kUsed && stage == first_meeting()) store_saved_rows(t);
       items.add_weights<stage>();
       Statistics::collect<stage>(parts, lane, items.number);
@@ -151,7 +150,7 @@ struct StagedForward {
     if constexpr (last) start_next();
     const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
     with_sigmoid<true>(compute,
-                       [&] { items.publish_for<last ? 0 : stage + 1>(next_states, next); });
+                       [&] { items.publish_for<last ? 0 : stage + 1>(shared + buffer, next); });
     if constexpr (!last) {
       Statistics::publish<stage + 1>(
           parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
@@ -161,18 +160,16 @@ struct StagedForward {
   RNNC_MEMBER void run_step(int t) {
     items.begin_gates();
     Product product;
-    multiply<0>(product, states);
+    multiply<0>(product);
     work_beside_products(t);
     items.finish_products<0>(product);
+    buffer ^= kBufferBytes;
     Items::PerItem<States> next;
     unroll<Cell::kStages>(
         [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
     numbers.store(a, time, items.number);
     items.go_on(next);
     if (t > 0) t_offset += time.stride(step_size);
-    char* const read = states;
-    states = next_states;
-    next_states = read;
     __syncthreads();
   }
 

@@ -22,9 +22,10 @@ RNNC_CONSTEXPR int first_meeting() {
 template <int elements, int threads, int rows, int head_dim>
 struct RowStore : RowCopy<elements, threads, rows, head_dim> {
   using Copy = RowCopy<elements, threads, rows, head_dim>;
-  // Whether the values of a unit take several stores; else threads store them themselves.
+  // Whether the values of a unit take many stores; else threads store them themselves. Of three
+  // stores, as of the gates of a GRU, the way by shared memory took longer.
   static constexpr bool kUsed =
-      first_meeting() > 0 && Copy::kUnitBytes > access_bytes(Copy::kUnitBytes);
+      first_meeting() > 0 && Copy::kUnitBytes > 3 * access_bytes(Copy::kUnitBytes);
   static constexpr int kBytes = kUsed ? Copy::kBytes : 0;
 
   template <typename Arguments>
