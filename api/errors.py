@@ -15,7 +15,7 @@ class DiagnosticError(Exception):
     """
 
     def __init__(self, where: str, found: str, wanted: str, write: str) -> None:
-        # A compiler of torch traces this, but no `super().__init__` of an exception: so its own error
+        # Torch's compiler traces this, but no `super().__init__` of an exception: so its own error
         # shows the four parts.
         self.args = where, found, wanted, write
         self.where = where

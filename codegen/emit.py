@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,8 +23,12 @@ _SHORT = re.compile(rf"(d_)?(({'|'.join(_RESERVED)})_)?[a-z](_next)?(_sum)?|t\d+
 
 #: The most uses of a function in a program that are copies of it, where copies are long.
 MOST_COPIES = 400
+#: The same of a function with a loop for large arguments, in every dtype: 500 copies of `sin` took
+#: NVRTC two minutes.
+MOST_COPIES_OF_LOOPS = 50
 # Functions of the headers that are one instruction. Others are many, some with branches.
 _INSTRUCTIONS = frozenset({"abs", "ceil", "floor", "round", "trunc"})
+_LOOPS = frozenset({"sin", "cos", "tan", "atan2", "fmod", "pow"})
 
 #: The first number that rounds to an infinite float.
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
@@ -101,7 +106,7 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
     return "\n".join(lines)
 
 
-def emit_called_functions(program: Program) -> str:
+def emit_called_functions(program: Program, exact: bool) -> str:
     """C++ functions that hide those which a program uses very often, and are called.
 
     A compiler writes each use of an inline function out. With thousands of branches, allocating
@@ -109,13 +114,14 @@ def emit_called_functions(program: Program) -> str:
 
     Args:
         program: the program, whose function is to be written into the same namespace.
+        exact: whether functions are those of CUDA's library. Approximations are short.
 
     Returns:
         The text; empty if there are none.
     """
     values = (statement.value for statement in assignments(program.statements))
     uses = Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
-    rows = [f for name, f in TABLE.items() if uses[name] > MOST_COPIES and _is_long(f)]
+    rows = [f for name, f in TABLE.items() if uses[name] > _most_copies(f, exact)]
     lines = [_emit_call(f) for f in rows if not f.free_name]
     spaced = [_emit_call(f) for f in rows if f.free_name]
     if spaced:
@@ -123,10 +129,19 @@ def emit_called_functions(program: Program) -> str:
     return "\n".join(lines)
 
 
-def _is_long(function: ElementwiseFunction) -> bool:
-    """Whether a function is more than a few instructions."""
-    inside = [TABLE[name] for name in re.findall(r"\w+", function.cpp) if name in TABLE]
-    return any(map(_is_long, inside)) if function.cpp else function.name not in _INSTRUCTIONS
+def _most_copies(function: ElementwiseFunction, exact: bool) -> float:
+    inside = _inside(function)
+    if not _LOOPS.isdisjoint(inside):
+        return MOST_COPIES_OF_LOOPS
+    return MOST_COPIES if exact and not inside <= _INSTRUCTIONS else math.inf
+
+
+def _inside(function: ElementwiseFunction) -> set[str]:
+    """Return the functions of a target's header that a function is made of."""
+    if not function.cpp:
+        return {function.name}
+    rows = (TABLE[name] for name in re.findall(r"\w+", function.cpp) if name in TABLE)
+    return {name for row in rows for name in _inside(row)}
 
 
 def _emit_call(function: ElementwiseFunction) -> str:

@@ -10,6 +10,7 @@ from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
 from .emit_function import emit_lines
 from .emit_statements import Line
+from .hoisting import hoisted
 from .layout import layout_of
 from .program import Statement
 
@@ -75,6 +76,9 @@ def pointwise_functions(
 ) -> dict[str, PointwiseFunction]:
     """The functions of a cell: `"forward"` and `"backward"`.
 
+    With a plan that hoists, `"fixed"` computes values of params alone, in that plan's direction;
+    they follow the params among the inputs of that direction's function.
+
     Args:
         pointwise: the derived programs of the cell.
         plan: what is written. Functions of the table that it passes are arguments of the forward,
@@ -95,8 +99,20 @@ def pointwise_functions(
             "input": layout.unweighted.space.names,
         },
     }
+    programs = {"forward": pointwise.forward, "backward": pointwise.backward}
     functions = {}
-    for direction, program in (("forward", pointwise.forward), ("backward", pointwise.backward)):
+    if isinstance(plan, KernelPlan) and plan.hoists:
+        parts = hoisted(programs[plan.direction], params, (c.name for c in constants))
+        programs[plan.direction] = parts.program
+        kinds[plan.direction]["param"] = (*params, *parts.names)
+        functions["fixed"] = PointwiseFunction(
+            emit_lines("pointwise_fixed", parts.fixed, params, constants),
+            params,
+            parts.names,
+            {"param": params},
+            frozenset(symbol.name for symbol in parts.fixed.inputs),
+        )
+    for direction, program in programs.items():
         parameters = tuple(name for names in kinds[direction].values() for name in names)
         functions[direction] = PointwiseFunction(
             emit_lines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 _BATCH, _STEPS = 5, 7
-# An alternating plan has no largest head: a head that no block can hold, and an odd one.
+# Walk and alternating plans have no largest head: one that no block can hold, and an odd one.
 _ANY_HEAD = (160, 37)
 _DRAWS = 3  # further draws of the loop's error, in case the first one was small by chance
 
@@ -79,18 +80,26 @@ def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[str, Dtype, int
             found += [(variant, dtype, size) for size in sizes]
     every: tuple[Dtype, ...] = ("float32", "bfloat16", "float64")
     others = [name for name, kind in kinds_for().items() if kind.largest_head is None]
-    found += [(name, dtype, dim) for name in others for dtype in every for dim in _ANY_HEAD]
+    for name, dtype, dim in product(others, every, _ANY_HEAD):
+        if _has_plan(cell, limits, name, dtype, dim):
+            found.append((name, dtype, dim))
     return found
+
+
+def _has_plan(cell: CellSpec, limits: Limits, variant: str, dtype: Dtype, dim: int) -> bool:
+    """Whether a head dim has a plan of a kind; a walk plan needs a cell without matrices."""
+    try:
+        plan_for(cell, Shape(1, dim, _BATCH, dtype=dtype), limits, variant)
+    except PlanError:
+        return False
+    return True
 
 
 def _odd(cell: CellSpec, limits: Limits, variant: str, dtype: Dtype, largest: int) -> list[int]:
     """An odd head dim that has a plan, about half of the largest, in a list; or an empty list."""
     for dim in range(largest // 2 | 1, 0, -2):
-        try:
-            plan_for(cell, Shape(1, dim, _BATCH, dtype=dtype), limits, variant)
-        except PlanError:
-            continue
-        return [dim]
+        if _has_plan(cell, limits, variant, dtype, dim):
+            return [dim]
     return []
 
 

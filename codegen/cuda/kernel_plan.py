@@ -98,6 +98,8 @@ class KernelPlan(ABC):
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = provided
+    # Whether its kernels compute once per unit what follows from params alone.
+    hoists: ClassVar[bool] = False
     provided_to_stages: ClassVar[frozenset[str]] = frozenset({"rsqrt"})  # besides, to such cells
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 

@@ -28,6 +28,8 @@ from .kernel_plan import KernelPlan
 from .limits import Limits
 from .step.plan import StepPlan
 from .step.search import step_kernels
+from .walk.plan import WalkPlan
+from .walk.search import walk_kernels, walk_tilings
 
 
 class FindKernels(Protocol):
@@ -113,7 +115,13 @@ KINDS: dict[str, PlanKind] = {
             largest_head=largest_block_head,
             takes_stages=True,
         ),
-        PlanKind(ClusterPlan, cluster_kernels, cluster_kernels, largest_head=largest_cluster_head),
+        PlanKind(
+            ClusterPlan,
+            cluster_kernels,
+            # The estimates of clusters that exchange nothing were fitted to no measurement.
+            partial(cluster_kernels, exchanging=True),
+            largest_head=largest_cluster_head,
+        ),
         PlanKind(
             GridPlan,
             grid_kernels,
@@ -124,6 +132,7 @@ KINDS: dict[str, PlanKind] = {
             least_grid_nanoseconds,
             largest_grid_head,
         ),
+        PlanKind(WalkPlan, walk_kernels, walk_kernels, tilings=walk_tilings),
         PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels, takes_stages=True),
         PlanKind(StepPlan, step_kernels, step_kernels, single=True),
     )

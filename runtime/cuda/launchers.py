@@ -11,7 +11,7 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PlanError
 from .alternating.run import AlternatingLauncher
 from .launch import CallSizes, Launcher
-from .resident import GridLauncher, TiledLauncher
+from .resident import GridLauncher, TiledLauncher, WalkLauncher
 from .step.launcher import StepLauncher
 
 # Makes the launcher of a plan, of the kind that it is registered for, on the device of a number.
@@ -21,6 +21,7 @@ LAUNCHERS: dict[str, MakeLauncher] = {
     "block": TiledLauncher,
     "cluster": TiledLauncher,
     "grid": GridLauncher,
+    "walk": WalkLauncher,
     "alternating": AlternatingLauncher,
     "step": StepLauncher,
 }

@@ -1,4 +1,4 @@
-"""Launchers of kernels that run all steps: of block, cluster and grid plans."""
+"""Launchers of kernels that run all steps: of block, cluster, grid and walk plans."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan
 from ...codegen.cuda.tiled_plan import TiledPlan
+from ...codegen.cuda.walk.plan import WalkPlan
 from .arguments import struct_around
 from .launch import CallSizes, Kernel, Launcher, fill_bytes
 from .load import load_kernel
@@ -87,6 +88,18 @@ class TiledLauncher(ResidentLauncher):
         for part in launches(self._plan, self._heads, self._tiles):
             given.first_tile, given.first_head = part.first_tile, part.first_head
             self.kernel(part.grid, arguments)
+
+
+class WalkLauncher(ResidentLauncher):
+    """Launcher of the kernel of a walk plan, once per call."""
+
+    def __init__(self, cell: CellSpec, plan: WalkPlan, sizes: CallSizes, device: int) -> None:
+        super().__init__(cell, plan, device)
+        self._grid = plan.blocks(*sizes), 1, 1
+
+    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
+        """Run all steps of the direction on torch's current stream."""
+        self.kernel(self._grid, arguments)
 
 
 _SENTINEL = 0xFF  # each byte of a word that no kernel publishes

@@ -43,6 +43,11 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline double __hiloint2double(int high, int low) {
+  return std::bit_cast<double>((unsigned long long)(high) << 32 | (unsigned)(low));
+}
+inline int __double2hiint(double x) { return std::bit_cast<unsigned long long>(x) >> 32; }
+inline int __double2loint(double x) { return std::bit_cast<unsigned long long>(x); }
 
 inline Dim threadIdx, blockIdx, blockDim, gridDim;
 namespace rnnc {

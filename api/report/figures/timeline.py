@@ -17,6 +17,8 @@ from ...codegen.cuda.grid.cost import grid_step
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import Limits
+from ...codegen.cuda.walk.cost import walk_step
+from ...codegen.cuda.walk.plan import WalkPlan
 from ...codegen.shape import Shape
 
 
@@ -103,6 +105,8 @@ def _model(inputs: CostInputs, plan: KernelPlan) -> Step | None:
         return cluster_step(inputs, plan)
     if isinstance(plan, GridPlan):
         return grid_step(inputs, plan)
+    if isinstance(plan, WalkPlan):
+        return walk_step(inputs, plan)
     if isinstance(plan, AlternatingPlan):
         return alternating_step(inputs, plan)
     return None

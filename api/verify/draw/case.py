@@ -125,6 +125,8 @@ def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
         weights |= {"block": 3, "cluster": 3}
         if cell.pairs(True):  # without one, blocks have nothing to exchange
             weights["grid"] = 3
+    if not cell.pairs(True):
+        weights["walk"] = 6
     if staged:
         weights = {v: w for v, w in weights.items() if v == "auto" or KINDS[v].takes_stages}
     return random.choices(list(weights), list(weights.values()))[0]

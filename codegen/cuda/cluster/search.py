@@ -28,7 +28,9 @@ from .plan import ClusterPlan
 from .problem import SIZES, cluster_problem
 
 
-def cluster_kernels(request: PlanRequest, direction: Direction) -> tuple[ClusterPlan, ...]:
+def cluster_kernels(
+    request: PlanRequest, direction: Direction, *, exchanging: bool = False
+) -> tuple[ClusterPlan, ...]:
     """The cluster plans of one direction, the cheapest first.
 
     They differ in the number of blocks per cluster and in how warps share a product.
@@ -36,10 +38,11 @@ def cluster_kernels(request: PlanRequest, direction: Direction) -> tuple[Cluster
     Args:
         request: what the plans are asked for.
         direction: which of the two kernels.
+        exchanging: whether to refuse a cell whose blocks would exchange nothing.
 
     Raises:
         PlanError: a direction has none; names the constraint that binds and the largest head dim
-            that fits.
+            that fits. Or the blocks would exchange nothing.
 
     Example:
         >>> import rnnc
@@ -54,6 +57,13 @@ def cluster_kernels(request: PlanRequest, direction: Direction) -> tuple[Cluster
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("cluster", cell, shape)
+    if exchanging and not cell.dense_pairs:
+        raise PlanError(
+            f"cluster plan of {cell.name} for {shape}",
+            "no dense recurrent matrix",
+            "at least one dense recurrent matrix: the blocks of a cluster exchange its inputs",
+            'variant="walk"',
+        )
     both = {d: _ranked(cell, shape, limits, d, request.tf32) for d in DIRECTIONS}
     if not all(both.values()):
         raise _refusal(cell, shape, limits)

@@ -188,6 +188,35 @@ class FusedConstants:
 
 
 @dataclass(frozen=True)
+class WalkConstants:
+    """Constants of walk plans. An item is a unit of a batch row.
+
+    Attributes:
+        chain: at least, where the states wait for no function of the states before the step.
+        function: at least, where they wait for such a function.
+        exact_function: the factor of `function` in float32 and float64.
+        warp: a step of a warp, without its items.
+        item: per item of a thread.
+        operation: per operation of the cell's equations and item.
+        exact: the factor of `operation` in float32 and float64.
+        shared: the part of a warp's step that other warps of its scheduler wait for.
+        bandwidth: the part of the memory bandwidth that a walk reaches.
+        start: from the launch to the first step.
+    """
+
+    chain: float
+    function: float
+    exact_function: float
+    warp: float
+    item: float
+    operation: PerDirection
+    exact: PerDirection
+    shared: float
+    bandwidth: float
+    start: PerDirection
+
+
+@dataclass(frozen=True)
 class GpuConstants:
     """All constants of the cost model.
 
@@ -199,6 +228,7 @@ class GpuConstants:
         grid: of grid plans.
         library: of alternating plans with the matrix library's product.
         fused: of alternating plans with fused steps.
+        walk: of walk plans.
     """
 
     fitted_on: str
@@ -208,3 +238,4 @@ class GpuConstants:
     grid: GridConstants
     library: LibraryConstants
     fused: FusedConstants
+    walk: WalkConstants

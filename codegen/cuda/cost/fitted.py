@@ -14,6 +14,7 @@ from .constants import (
     GridConstants,
     LibraryConstants,
     PerDirection,
+    WalkConstants,
 )
 
 # NVIDIA H200, CUDA 13.0, 2026-11-22: fitted to 994 kernels of `rnnc bench --users --plans`, LSTM,
@@ -91,6 +92,19 @@ H200 = GpuConstants(
         exchange=300,
         block_bandwidth=40,
         l2_bandwidth=5000,
+    ),
+    # Of 502 kernels of eight cells on an H100 (2026-11-26), bandwidth as the part of a copy's.
+    walk=WalkConstants(
+        chain=30,
+        function=60,
+        exact_function=2.3,
+        warp=15,
+        item=5,
+        operation=PerDirection(2, 1.2),
+        exact=PerDirection(6, 3),
+        shared=0.5,
+        bandwidth=0.9,
+        start=PerDirection(3000, 3000),
     ),
 )
 FITTED = {constants.fitted_on: constants for constants in (H200,)}

@@ -174,7 +174,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 44032;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 48640;  // bytes per block
+  static constexpr int kPlannedShared = 56832;  // bytes per block
 #endif
 };
 
@@ -249,7 +249,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 19456;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 28672;  // bytes per block
+  static constexpr int kPlannedShared = 36864;  // bytes per block
 #endif
 };
 
@@ -276,7 +276,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 34832;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 38928;  // bytes per block
+  static constexpr int kPlannedShared = 43024;  // bytes per block
 #endif
   // Whether the backward pointwise map is linear in the gradients of the states after a step.
   static constexpr bool kLinear = true;
@@ -314,7 +314,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 14352;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 18448;  // bytes per block
+  static constexpr int kPlannedShared = 22544;  // bytes per block
 #endif
 };
 
@@ -366,6 +366,53 @@ struct Plan {
 };
 
 }  // namespace rnnc::alternating
+
+namespace rnnc::walk {
+
+// Params, then what follows from them alone: nothing.
+constexpr int kFixed = 0;
+using UnitValues = real[at_least_one(Cell::kParams + kFixed)];
+
+RNNC_INLINE void fix(UnitValues& param) {
+}
+
+}  // namespace rnnc::walk
+
+namespace rnnc::walk_backward {
+
+struct Plan {
+  static constexpr int kUnits = 1;  // per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+#ifdef RNNC_PLAIN
+  static constexpr int kPlannedShared = 28672;  // bytes per block
+  static constexpr int kChunk = 8;  // steps that are taken together
+  static constexpr int kNumStages = 8;  // chunks whose data is in flight
+#else
+  static constexpr int kPlannedShared = 49152;  // bytes per block
+  static constexpr int kChunk = 4;  // steps that are taken together
+  static constexpr int kNumStages = 16;  // chunks whose data is in flight
+#endif
+};
+
+}  // namespace rnnc::walk_backward
+
+namespace rnnc::walk_forward {
+
+struct Plan {
+  static constexpr int kUnits = 1;  // per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+#ifdef RNNC_PLAIN
+  static constexpr int kPlannedShared = 16384;  // bytes per block
+  static constexpr int kChunk = 8;  // steps that are taken together
+  static constexpr int kNumStages = 8;  // chunks whose data is in flight
+#else
+  static constexpr int kPlannedShared = 40960;  // bytes per block
+  static constexpr int kChunk = 4;  // steps that are taken together
+  static constexpr int kNumStages = 16;  // chunks whose data is in flight
+#endif
+};
+
+}  // namespace rnnc::walk_forward
 
 namespace rnnc::step::tiled_backward {
 

@@ -31,6 +31,9 @@
 #include "lib/kernels/step/tiled_forward.cuh"
 #include "lib/kernels/step/tiled_inputs.cuh"
 
+#include "lib/kernels/walk/backward.cuh"
+#include "lib/kernels/walk/forward.cuh"
+
 using namespace rnnc;
 
 extern "C" __global__ void block(const __grid_constant__ ForwardArguments forward,
@@ -56,6 +59,12 @@ extern "C" __global__ void alternating_steps(const __grid_constant__ alternating
   alternating::backward_step(step.workspace, step.step_idx);
   alternating::backward_end(step.workspace);
   alternating::advance(step.workspace, step.step_idx);
+}
+
+extern "C" __global__ void walk(const __grid_constant__ ForwardArguments forward,
+                                const __grid_constant__ BackwardArguments backward) {
+  walk_forward::run(forward);
+  walk_backward::run(backward);
 }
 
 extern "C" __global__ void single_step(

@@ -41,9 +41,9 @@ def called(code: str) -> list[str]:
 
 
 def test_only_what_a_program_uses_very_often_is_called():
-    mixed = chain(1200, sines=emit.MOST_COPIES, tangents=1 + emit.MOST_COPIES)
+    mixed = chain(550, sines=emit.MOST_COPIES_OF_LOOPS, tangents=1 + emit.MOST_COPIES_OF_LOOPS)
     for unit, direction in zip(units_of(mixed), ("forward", "backward"), strict=True):
-        assert called(unit.code) == ["tan"]
+        assert called(unit.code) == ["tanh", "tan"]
         inside = unit.code.split("namespace long_program {")[1].split("}  // namespace long_pr")[0]
         assert f"void pointwise_{direction}(" in inside
         assert f"using long_program::pointwise_{direction};" in unit.code
@@ -54,6 +54,22 @@ def test_functions_of_two_byte_elements_are_short_and_copied(dtype):
     # The backward reads the last value, which is the state.
     for unit in units_of(chain(2 + emit.MOST_COPIES), dtype):
         assert called(unit.code) == ["tanh"] * (dtype in ("float32", "float64"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_a_function_with_a_loop_of_its_own_is_called_in_every_dtype(dtype):
+    length = 1 + emit.MOST_COPIES_OF_LOOPS
+    for unit in units_of(chain(length + 2, sines=length), dtype):
+        assert "sin" in called(unit.code)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_chain_of_500_sines_compiles_within_10_s():
+    """Copies took NVRTC two minutes."""
+    for unit in units_of(chain(500, sines=500), "bfloat16"):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        nvrtc.built(unit, "sm_90a", "bfloat16")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
 
 
 def test_passes_of_a_loop_are_one_use():

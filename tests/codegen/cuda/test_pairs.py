@@ -11,6 +11,7 @@ import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rnnc.codegen.cuda.cost.estimate import StepEstimate
+from rnnc.codegen.cuda.kinds import kinds_for
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.pairs import LEAST_GAIN, cheapest, like_pairs
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
@@ -38,7 +39,7 @@ shapes = st.builds(
 def auto_takes(cell, shape, limits, save, tf32):
     """The like pairs that `auto` takes, all that there are: resident ones, and the others."""
     found = []
-    for kind in ("block", "cluster", "grid", "alternating"):
+    for kind in kinds_for():
         with suppress(PlanError):
             found += plans_of_kind(kind, cell, shape, limits, save, tf32, for_auto=True)
     resident = [plan for plan in found if plan.variant != "alternating"]

@@ -1,0 +1,1 @@
+"""Walk plans: a thread runs all steps of a few units of a cell without dense matrices."""

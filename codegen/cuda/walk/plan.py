@@ -1,0 +1,139 @@
+"""The plan of a kernel whose threads run all steps of a few units each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from ....cellspec.cell import CellSpec
+from ...shape import ELEMENT_BYTES, Dtype, counted
+from ..copies import states_needed
+from ..kernel_plan import KernelPlan, LaunchShape
+from ..limits import Limits
+from ..mma import WARP
+
+_WORD = 4  # bytes: the least that cp.async copies
+
+
+def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
+    """Bytes of shared memory that a thread needs for neighbouring elements of a step.
+
+    Args:
+        elements: how many.
+        dtype: of each.
+        whole_warps: whether a warp copies them for all its threads; else each thread copies words.
+    """
+    used = elements * ELEMENT_BYTES[dtype]
+    return used if whole_warps else _WORD * math.ceil(used / _WORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkPlan(KernelPlan):
+    """A thread runs all steps of a few neighbouring units of a batch row.
+
+    No thread waits for another. Batch, heads, head dim and steps are run-time values: the head dim
+    is here because both directions must agree on it. The attributes that are not listed are those
+    of `KernelPlan`.
+
+    Attributes:
+        head_dim: units per head, a multiple of `units`.
+        units: units per thread.
+        whole_warps: whether all units of a warp are of one head, so that it copies them together.
+        chunk: steps that are taken together.
+        stages: chunks whose data is in flight.
+        step_bytes: bytes of shared memory per thread and step, without masks.
+        blocks_per_multiprocessor: blocks that share an SM; the compiler leaves registers for them.
+        registers: registers per thread that the compiler may use.
+    """
+
+    kind: ClassVar[str] = "walk"
+    hoists: ClassVar[bool] = True
+    threads: ClassVar[int] = WARP  # per block: the more blocks, the more evenly SMs are filled
+
+    head_dim: int
+    units: int
+    whole_warps: bool
+    chunk: int
+    stages: int
+    step_bytes: int
+    blocks_per_multiprocessor: int
+    registers: int
+
+    @property
+    def agreed(self) -> dict[str, object]:
+        """By name, the values that the other direction's plan must have too."""
+        return {**super().agreed, "head_dim": self.head_dim}
+
+    @property
+    def ahead(self) -> int:
+        """Steps between the load of a step's inputs and their use."""
+        return self.chunk * self.stages
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory per block, without those of `reset_shared`."""
+        each = self.step_bytes + _WORD * self.masked  # a word says whether the row restarts
+        return self.threads * self.ahead * each
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """The blocks, as a launch needs them."""
+        return LaunchShape(self.threads, self.shared + self.reset_shared)
+
+    def as_compiled(self) -> Self:
+        """The plan without what its source does not depend on: equal for equal sources."""
+        return replace(super().as_compiled(), head_dim=0, registers=0)
+
+    def reset_bytes(self, cell: CellSpec) -> int:
+        """Bytes of shared memory for the values after a reset of all steps in flight."""
+        values = copied_bytes(self.units, self.dtype, self.whole_warps)
+        return self.threads * self.ahead * states_needed(cell, self) * values
+
+    def with_more_registers(self, limits: Limits) -> Self | None:
+        """The same plan with half as many blocks per SM, but at least one.
+
+        Args:
+            limits: the GPU.
+        """
+        blocks = self.blocks_per_multiprocessor // 2
+        registers = limits.registers_for(self.threads * max(blocks, 1))
+        if registers == self.registers:
+            return None
+        return replace(self, blocks_per_multiprocessor=blocks, registers=registers)
+
+    def batch_tiles(self, batch: int) -> int:
+        """The number of parts into which the plan cuts the batch: its rows."""
+        return batch
+
+    def blocks(self, batch: int, heads: int, dim: int) -> int:
+        """The number of blocks of a launch.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+            dim: units per head.
+        """
+        return math.ceil(batch * heads * dim // self.units / self.threads)
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of walk plans from other pairs."""
+        return (
+            f"walk: {self.units} and {counted(backward.units, 'unit')} per thread, loaded"
+            f" {self.ahead} and {counted(backward.ahead, 'step')} ahead"
+        )
+
+    @property
+    def mapping(self) -> str:
+        """Which threads compute which units, in words."""
+        units = "unit" if self.units == 1 else counted(self.units, "unit")
+        return f"one thread per {units} of a batch row, states in registers"
+
+    @property
+    def sizes(self) -> str:
+        """The sizes that the kernel is compiled with, in words."""
+        return (
+            f"{counted(self.chunk, 'step')} together, loaded {self.ahead} steps ahead,"
+            f" {self.registers} registers per thread, {self.shared} bytes of shared memory,"
+            f" {counted(self.blocks_per_multiprocessor, 'block')} per SM"
+        )

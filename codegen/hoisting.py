@@ -1,0 +1,90 @@
+"""Values of a program that follow from its params alone, which a kernel computes once per unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+
+from ..cellspec.expression.graph import rewritten
+from ..cellspec.expression.node import Node, ordered, symbol
+from .program import AnyStatement, Program, Statement, symbols_of, values_of
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """A program in two parts.
+
+    Attributes:
+        fixed: computes the values that follow from params alone.
+        program: the rest, which reads them.
+    """
+
+    fixed: Program
+    program: Program
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values, in order."""
+        return tuple(output.name for output in self.fixed.outputs)
+
+
+def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -> Hoisted:
+    """Take out of a program what follows from params alone, but for what stands in its loops.
+
+    Args:
+        program: the program.
+        params: the names of the cell's params.
+        constants: the names of its numbers.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.derive import derive
+        >>> from rnnc.codegen.hoisting import hoisted
+        >>> parts = hoisted(derive(rnnc.cells.ema).forward, ["alpha"], [])
+        >>> print(parts.fixed, parts.program, sep="; ")
+        sigmoid_alpha = sigmoid(alpha); h_next = (1 - sigmoid_alpha)*h + sigmoid_alpha*x
+    """
+    given = {symbol(name) for name in params}
+    free = {symbol(name) for name in constants}
+    names = map("_fixed_{}".format, count())  # no name of a cell begins so
+    outputs = set(program.outputs)
+    ahead: dict[Node, Node] = {}  # the name of each value
+    rest: list[AnyStatement] = []
+    for statement in program.statements:
+        if not isinstance(statement, Statement):
+            rest.append(statement)
+            continue
+        found = _largest(statement.value, given, free)
+        if found == [statement.value] and statement.target not in outputs:
+            ahead.setdefault(statement.value, statement.target)
+            given.add(statement.target)
+            if ahead[statement.value] != statement.target:
+                rest.append(replace(statement, value=ahead[statement.value]))
+            continue
+        for value in found:
+            if value not in ahead:
+                ahead[value] = symbol(next(names))
+        (value,) = rewritten([statement.value], {node: ahead[node] for node in found})
+        rest.append(replace(statement, value=value))
+    read = symbols_of(values_of(rest))
+    results = tuple(name for name in ahead.values() if name in read)
+    statements = tuple(Statement(name, value) for value, name in ahead.items())
+    return Hoisted(
+        Program(tuple(i for i in program.inputs if i in given), statements, results),
+        replace(program, inputs=(*program.inputs, *results), statements=tuple(rest)),
+    )
+
+
+def _largest(value: Node, given: set[Node], free: set[Node]) -> list[Node]:
+    """The largest operations below a value that read names of `given`, and besides only `free`."""
+    fixed: dict[Node, bool] = {}  # whether it reads one of `given`, for each node that may be fixed
+    for node in ordered([value]):
+        if node.is_symbol:
+            if node in given or node in free:
+                fixed[node] = node in given
+        elif all(argument in fixed for argument in node.args):
+            fixed[node] = any(fixed[argument] for argument in node.args)
+    largest = {n for n in fixed if fixed[n] and not n.is_leaf and not n.is_condition}
+    reached = ordered([value], stop=dict.fromkeys(largest))
+    return [node for node in reached if node in largest]

@@ -1,0 +1,169 @@
+// What the steps of both directions read besides inputs and states: the inputs of the cell that no
+// weight multiplies, which steps a row restarts before, and what it restarts from.
+#pragma once
+
+#include "lib/kernels/walk/warp_elements.cuh"
+
+namespace rnnc::walk {
+
+// Counts steps on (by = 1) or back (by = -1).
+RNNC_INLINE int64 towards(const TimeOrder& time, int by, int64 step_size) {
+  return by * time.stride(step_size);
+}
+
+#ifdef RNNC_UNWEIGHTED
+
+// The values of `units` units, one by one: a stride may be 0.
+template <int units, int chunk>
+struct StepInputs {
+  using Value = StepElements<1, chunk>;
+  static constexpr int kCount = Cell::kUnweighted;
+  static constexpr int kBytes = kCount * units * Value::kBytes;
+  Value value[kCount][units];
+
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments& a, const Channel<units>& channel, int64 t, int by) {
+    const UnweightedArguments& given = a.unweighted;
+    repeat<Cell::kUnweighted>([&](int k) {
+      repeat<units>([&](int i) {
+        const Element* const first = given.tensor[k] + channel.time.at(t) * given.time[k] +
+                                     channel.row * given.row[k] + channel.head * given.head[k] +
+                                     (channel.head_unit + i) * given.unit[k];
+        value[k][i].begin(first, towards(channel.time, by, given.time[k]));
+      });
+    });
+  }
+  static RNNC_MEMBER int at(int k, int i) { return (k * units + i) * Value::kBytes * kThreads; }
+  RNNC_MEMBER void copy(char* area, int pitch, int count) {
+    repeat<Cell::kUnweighted>([&](int k) {
+      repeat<units>([&](int i) { value[k][i].copy(area + at(k, i), pitch, count); });
+    });
+  }
+  // Writes the values of unit i from values[first] on.
+  template <int n>
+  RNNC_MEMBER void read(real (&values)[n], const char* slot, int i, int first) {
+    repeat<Cell::kUnweighted>([&](int k) {
+      real found[1];
+      value[k][i].read(found, slot + at(k, i));
+      values[first + k] = found[0];
+    });
+  }
+};
+
+#else
+
+template <int units, int chunk>
+struct StepInputs {
+  static constexpr int kCount = 0, kBytes = 0;
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments&, const Channel<units>&, int64, int) {}
+  RNNC_MEMBER void copy(char*, int, int) {}
+  template <int n>
+  RNNC_MEMBER void read(real (&)[n], const char*, int, int) {}
+};
+
+#endif
+
+// Whether the row restarts before a step. The first of all steps is left out: what it begins from
+// is known before the walk (`first_states`).
+template <int chunk>
+struct StepRestarts {
+  static constexpr int kBytes = kMasked ? 4 : 0;  // a word, which has the byte of the step
+  u64 from;   // of the byte of the next step that is copied
+  int place;  // of the next step that is read
+  int by;     // to the place of the step after it
+  u32 bit;    // of the row in a byte
+
+  template <typename Arguments, int units>
+  RNNC_MEMBER void begin(const Arguments& a, const Channel<units>& channel, int64 t, int towards) {
+    if (!kMasked) return;
+    by = static_cast<int>(towards * channel.time.stride(1));
+    place = static_cast<int>(channel.time.at(t));
+    bit = restart_bit(channel.place);
+    from = reinterpret_cast<u64>(restarts_of(a, channel.place, channel.time.reversed) + place);
+  }
+  static RNNC_MEMBER int own() { return threadIdx.x * kBytes; }
+  // Of the first `count` steps of a chunk; step `one`, if it is not negative, is the first of all.
+  RNNC_MEMBER void copy(char* area, int pitch, int count, int one) {
+    if (!kMasked) return;
+    repeat<chunk>([&](int j) {
+      if (j >= count) return;
+      char* const to = area + j * pitch + own();
+      if (j == one) {
+        *reinterpret_cast<u32*>(to) = 0;
+      } else {
+        cp_async<4>(to, reinterpret_cast<const char*>(from & ~u64{3}));
+      }
+      from += by;
+    });
+  }
+  RNNC_MEMBER bool read(const char* slot) {
+    if (!kMasked) return false;
+    const u32 byte = static_cast<unsigned char>(slot[own() + (place & 3)]);
+    place += by;
+    return byte & bit;
+  }
+};
+
+// What the row restarts from: values that are the same for all steps, or are copied with each step.
+// Of each state for which `needed[s]` is true.
+template <int units, int chunk, bool whole_warps>
+struct StepResets {
+  using Values = Elements<whole_warps, units, chunk>;
+  States constant[units];
+  Values ahead[Cell::kStates];
+
+  template <typename Arguments, typename Needed>
+  RNNC_MEMBER void begin(const Arguments& a, const Channel<units>& channel, int64 t, int by,
+                         const Needed& needed) {
+    if (!kMasked) return;
+    repeat<Cell::kStates>([&](int s) {
+      if (!needed(s)) return;
+      const Element* const first = reset_value(a, s, kResetsAhead ? channel.time.at(t) : 0,
+                                               channel.row, channel.unit, channel.time.reversed);
+      if (kResetsAhead) {
+        ahead[s].begin(first, towards(channel.time, by, a.masks.reset_time[s]));
+        ahead[s].begin_first(a.initial_states[s] + channel.offset());
+      } else {
+        repeat<units>([&](int i) { constant[i][s] = to_real(first[i]); });
+      }
+    });
+  }
+  // There may be no value before the first of all steps, and none is read: it gets another one.
+  template <typename Needed>
+  RNNC_MEMBER void copy(char* area, int pitch, int count, int one, const Needed& needed) {
+    if (!kResetsAhead) return;
+    int part = 0;
+    repeat<Cell::kStates>([&](int s) {
+      if (!needed(s)) return;
+      ahead[s].copy(area + part++ * (Values::kBytes * kThreads), pitch, count, one);
+    });
+  }
+  template <typename Needed>
+  RNNC_MEMBER void read(States (&values)[units], const char* slot, const Needed& needed) {
+    int part = 0;
+    repeat<Cell::kStates>([&](int s) {
+      if (!needed(s)) return;
+      real found[units];
+      if (kResetsAhead) ahead[s].read(found, slot + part++ * (Values::kBytes * kThreads));
+      repeat<units>([&](int i) { values[i][s] = kResetsAhead ? found[i] : constant[i][s]; });
+    });
+  }
+};
+
+// Whether the row restarts before the first of its steps.
+template <typename Arguments, int units>
+RNNC_INLINE bool restarts_first(const Arguments& a, const Channel<units>& channel) {
+  if (!kMasked || channel.count == 0) return false;
+  const char* const rows = restarts_of(a, channel.place, channel.time.reversed);
+  return ld_global_nc_u8(rows + channel.time.at(0)) & restart_bit(channel.place);
+}
+// What the first step begins from: of a state, the initial values or those after a restart.
+template <typename Arguments, int units>
+RNNC_INLINE const Element* first_states(const Arguments& a, const Channel<units>& channel, int s,
+                                        bool restarts) {
+  if (!restarts) return a.initial_states[s] + channel.offset();
+  return reset_value(a, s, channel.time.at(0), channel.row, channel.unit, channel.time.reversed);
+}
+
+}  // namespace rnnc::walk
