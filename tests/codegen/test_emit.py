@@ -199,11 +199,15 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
         "cpu/kernel.cpp.jinja",
         "cpu/stages.jinja",
         "cuda/alternating.cu.jinja",
+        "cuda/alternating_stages.cu.jinja",
         "cuda/block.cu.jinja",
         "cuda/cell.cuh.jinja",
         "cuda/cluster.cu.jinja",
         "cuda/grid.cu.jinja",
+        "cuda/stage_functions.cuh.jinja",
+        "cuda/stage_tables.cuh.jinja",
         "cuda/step.cu.jinja",
+        "cuda/walk.cu.jinja",
         "time.jinja",
     ]
     for name in templates:
