@@ -86,7 +86,8 @@ def test_lengths_and_resets(cell, variant, dtype, errors_are_small, poisoned):
     compare(cell, variant, dtype, 20, MASKS, errors_are_small, bidirectional=True)
 
 
-def test_float64_alternates(cell):
+@pytest.mark.parametrize("name", ["gru", "norm_lstm"])
+def test_float64_alternates(name, cell):
     options = {"heads": 2, "bidirectional": True}
     kernels, exact = (
         found(module(cell, *where, **options), torch.float64, 24, MASKS)

@@ -138,8 +138,8 @@ CUDA: dict[str, tuple[str, Edit]] = {
         swap("(now & bit[j]) || (reversed && step == edge[j])", "now & bit[j]"),
     ),
     "the input of another step": (
-        "unweighted.cuh",
-        swap("time.at(t) * given.time[k]", "0 * given.time[k]"),
+        "unweighted_copy.cuh",
+        swap("from += step_bytes(a, time, k);", ""),
     ),
 }
 DERIVATIVES = {
