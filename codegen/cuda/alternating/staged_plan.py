@@ -25,7 +25,7 @@ class StagedAlternatingPlan(AlternatingPlan):
     @property
     def template(self) -> str:
         """The name of the template of its source."""
-        return "cuda/alternating_stages.cu.jinja"
+        return "cuda/staged/alternating.cu.jinja"
 
     @property
     def threads(self) -> int:
