@@ -42,8 +42,11 @@ def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -
         >>> from rnnc.codegen.derive import derive
         >>> from rnnc.codegen.hoisting import hoisted
         >>> parts = hoisted(derive(rnnc.cells.ema).forward, ["alpha"], [])
-        >>> print(parts.fixed, parts.program, sep="; ")
-        sigmoid_alpha = sigmoid(alpha); h_next = (1 - sigmoid_alpha)*h + sigmoid_alpha*x
+        >>> print(parts.fixed)
+        sigmoid_alpha = sigmoid(alpha)
+        _fixed_0 = 1 - sigmoid_alpha
+        >>> print(parts.program)
+        h_next = sigmoid_alpha*x + _fixed_0*h
     """
     given = {symbol(name) for name in params}
     free = {symbol(name) for name in constants}

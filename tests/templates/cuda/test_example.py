@@ -171,7 +171,8 @@ def test_the_preprocessor_makes_both_examples_of_one_file(plain: bool, name: str
 def test_an_example_has_every_switch_that_a_template_defines() -> None:
     files = [path for path in FILE.parents[2].rglob("*.jinja") if path.parent.name != "cpu"]
     templates = "".join(path.read_text() for path in files)
-    wanted = set(re.findall(r"#define (RNNC_\w+)", templates))
+    # Cells with stages have headers of their own, which no example includes.
+    wanted = set(re.findall(r"#define (RNNC_\w+)", templates)) - {"RNNC_STAGES"}
     assert wanted
     assert wanted == set(re.findall(r"#define (RNNC_\w+)", example("decaying_lstm")))
     assert "#define" not in example("lstm")
