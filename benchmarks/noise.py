@@ -20,7 +20,7 @@ import rnnc
 import torch
 import typer
 from rnnc.bench.report import Record
-from rnnc.bench.timing import timed, warm_up
+from rnnc.bench.timing import WARM_UPS, clock_of
 from rnnc.bench.turns import in_turns
 from torch import Tensor
 
@@ -42,11 +42,6 @@ def training(cell: rnnc.Cell, sample: bool, tensors: list[Tensor]) -> Callable[[
     return run
 
 
-def clock(run: Callable[[], object], device: str, ahead: float) -> float:
-    """Return the milliseconds of one run, behind `ahead` milliseconds of other work on a GPU."""
-    return timed(run, device, ahead)[0]
-
-
 def main(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cuda",
     dtype: Annotated[str, typer.Option(help="Of the tensors.")] = "bfloat16",
@@ -65,8 +60,7 @@ def main(
         shapes = (BATCH, steps, heads, dim, 4), (4, heads, dim, dim), (4, heads, dim)
         tensors = [draw(shape).mul_(dim**-0.5).requires_grad_() for shape in shapes]
         runs = {name: training(*way, tensors) for name, way in ways.items()}
-        ahead = {name: warm_up(run, device).ahead for name, run in runs.items()}
-        clocks = {name: partial(clock, run, device, ahead[name]) for name, run in runs.items()}
+        clocks = {name: clock_of(run, device, WARM_UPS) for name, run in runs.items()}
         found = in_turns(clocks, repeat, shuffled=True)
         lstm, zoneout, evaluation = (median(found[name]) for name in ways)
         row = f"{heads} x {dim}"

@@ -20,7 +20,7 @@ import rnnc
 import torch
 import typer
 from rnnc.bench.report import Record
-from rnnc.bench.timing import timed, warm_up
+from rnnc.bench.timing import clock_of
 from rnnc.bench.turns import in_turns
 from torch import Tensor
 
@@ -104,11 +104,6 @@ def runs_of(case: Case, way: str, arguments: dict[str, Any]) -> dict[str, Callab
     return {"forward": call, "both": both}
 
 
-def clock(run: Callable[[], object], ahead: float) -> float:
-    """Return the milliseconds of one run behind other work."""
-    return timed(run, "cuda", ahead)[0]
-
-
 def main(
     table: Annotated[str, typer.Argument(help=f"One of {', '.join(TABLES)}.")],
     dtype: Annotated[str, typer.Option(help="Of the tensors.")] = "bfloat16",
@@ -122,8 +117,7 @@ def main(
         arguments, clocks = tensors_of(case, getattr(torch, dtype)), {}
         for way in case.ways:
             for name, run in runs_of(case, way, arguments).items():
-                warm = warm_up(run, "cuda", 1 if way == "reference" else 5)
-                clocks[way, name] = partial(clock, run, warm.ahead)
+                clocks[way, name] = clock_of(run, "cuda", 1 if way == "reference" else 5)
         times = in_turns(clocks, repeat, shuffled=True, enough=lambda times: sum(times) > ENOUGH)
         row = {way: [median(times[way, name]) for name in ("forward", "both")] for way in case.ways}
         found[str(case)] = row

@@ -112,10 +112,16 @@ def wall(run: Callable[[], object], device: str) -> float:
     return taken
 
 
+def clock_of(run: Callable[[], object], device: str, runs: int) -> Callable[[], float]:
+    """Warm up, and return what times one run behind queued work, in milliseconds on the device."""
+    ahead = warm_up(run, device, runs).ahead
+    return lambda: timed(run, device, ahead)[0]
+
+
 def median_time(run: Callable[[], object], device: str, repeat: int) -> float:
     """The median of some runs behind queued work, in milliseconds on the device."""
-    ahead = warm_up(run, device, 3).ahead
-    return statistics.median(timed(run, device, ahead)[0] for _ in range(repeat))
+    clock = clock_of(run, device, 3)
+    return statistics.median(clock() for _ in range(repeat))
 
 
 def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:

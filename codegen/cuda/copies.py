@@ -10,8 +10,8 @@ from ..layout import states_read_before
 from ..shape import ELEMENT_BYTES, Dtype
 from .kernel_plan import KernelPlan
 
-# A copy has no fewer bytes.
-_WORD_BYTES = 4
+#: The least that cp.async copies.
+WORD_BYTES = 4
 
 
 def row_pitch(elements: int, units: int, dtype: Dtype) -> int:
@@ -46,7 +46,7 @@ def unweighted_pitch(cell: CellSpec) -> int:
     Args:
         cell: the cell.
     """
-    return _WORD_BYTES * len(cell.inputs)
+    return WORD_BYTES * len(cell.inputs)
 
 
 def states_needed(cell: CellSpec, plan: KernelPlan) -> int:

@@ -8,12 +8,10 @@ from typing import ClassVar, Self
 
 from ....cellspec.cell import CellSpec
 from ...shape import ELEMENT_BYTES, Dtype, counted
-from ..copies import states_needed
+from ..copies import WORD_BYTES, states_needed
 from ..kernel_plan import KernelPlan, LaunchShape
 from ..limits import Limits
 from ..mma import WARP
-
-_WORD = 4  # bytes: the least that cp.async copies
 
 
 def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
@@ -25,7 +23,7 @@ def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
         whole_warps: whether a warp copies them for all its threads; else each thread copies words.
     """
     used = elements * ELEMENT_BYTES[dtype]
-    return used if whole_warps else _WORD * math.ceil(used / _WORD)
+    return used if whole_warps else WORD_BYTES * math.ceil(used / WORD_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +71,7 @@ class WalkPlan(KernelPlan):
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, without those of `reset_shared`."""
-        each = self.step_bytes + _WORD * self.masked  # a word says whether the row restarts
+        each = self.step_bytes + WORD_BYTES * self.masked  # a word says whether the row restarts
         return self.threads * self.ahead * each
 
     @property
