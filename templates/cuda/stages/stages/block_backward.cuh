@@ -80,7 +80,7 @@ struct StagedBackward {
     copy.prepare(a, head, first_row, steps, order);
     unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
                      threadIdx.x);
-    number_copy.begin(a, head, first_row);
+    number_copy.begin(a, head, first_row, threadIdx.x);
     input_store.prepare(a, first_row);
     other_store.prepare(a, first_row);
     fragment = launder(GradientExchange::first_fragment(lane));

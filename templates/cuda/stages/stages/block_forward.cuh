@@ -10,6 +10,7 @@
 
 #include "lib/exchange/handover.cuh"
 #include "lib/stages/block/items_forward.cuh"
+#include "lib/stages/number_store.cuh"
 
 namespace rnnc::block_forward {
 
@@ -24,7 +25,7 @@ struct StagedForward {
   StagedItems items;
   InputCopy input;
   ResetCopy reset;
-  NumberStore numbers;
+  NumberStore<Plan::kThreadRows> numbers;
   SavedStore saved_store;
   UnweightedCopy unweighted;
   Handover<false> handover;
@@ -69,7 +70,7 @@ struct StagedForward {
     input.prepare(a, first_row);
     reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
     unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
-    numbers.begin(a, time, head, first_row);
+    numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4);
     saved_store.prepare(a, first_row);
     saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
     fragment = launder(StateExchange::first_fragment(lane));
@@ -89,7 +90,7 @@ struct StagedForward {
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
     start_next();
-    items.add_state_weights();
+    items.add_states_to_base();
     __syncthreads();
   }
   // Starts the gates of the step whose inputs come next.
@@ -117,7 +118,7 @@ struct StagedForward {
       if constexpr (SavedStore::kUsed) {
         if (a.saved) items.write_saved(saved_rows(), saved_offset);
       } else {
-        items.store_saved(a, t_offset);
+        items.store_saved_of(a, t_offset);
       }
     }
     copy_inputs(t + Plan::kNumStages, place);
@@ -200,7 +201,7 @@ struct StagedForward {
   }
   RNNC_MEMBER void store_step(int64 offset) const {
     items.store_states_of(a, offset);
-    items.store_saved(a, offset);
+    items.store_saved_of(a, offset);
   }
 };
 

@@ -79,6 +79,21 @@ RNNC_INLINE Part united(Part (&parts)[n]) {
   return parts[0];
 }
 
+// The part of the values of all lanes whose indices differ in the bits of `lanes`. If not `counted`,
+// each lane has as many values, and the compiler knows how many.
+template <StatisticKind kind, int lanes, bool counted>
+RNNC_INLINE Part part_of_lanes(Part part) {
+  repeat<5>([&](int bit) {
+    if (!(lanes >> bit & 1)) return;
+    Part other = part;
+    other.first = __shfl_xor_sync(~0u, part.first, 1 << bit);
+    if (has_second(kind)) other.second = __shfl_xor_sync(~0u, part.second, 1 << bit);
+    if (counted) other.count = __shfl_xor_sync(~0u, part.count, 1 << bit);
+    add_part<kind>(part, other);
+  });
+  return part;
+}
+
 // The numbers of a statistic from the part of all its values.
 template <StatisticKind kind>
 RNNC_INLINE void set_numbers(real* to, const Part& all) {

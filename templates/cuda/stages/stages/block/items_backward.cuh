@@ -14,49 +14,17 @@ __device__ void apply_pointwise_backward(const ReadValues& saved, const States& 
 }  // namespace rnnc
 
 #include "lib/kernels/block/items_backward.cuh"
-#include "lib/stages/arguments.cuh"
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
+#include "lib/stages/number_copy.cuh"
+#include "lib/stages/sums.cuh"
 
 namespace rnnc::block_backward {
 
 using Statistics = BlockStatistics<2, Plan::kThreadRows, Plan::kWarps, Plan::kHeadDim>;
 using Sums = real[at_least_one(Cell::kStageSums)];
 
-// Copies of the numbers of the block's rows that the forward saved, several steps ahead.
-struct NumberCopy {
-  static constexpr int kCount = Plan::kBlockRows * Cell::kSavedStatistics;
-  static constexpr int kCopies = ceil_div(kCount, 32 * Plan::kWarps);
-  static constexpr int kBytes = round_up(kCount * static_cast<int>(sizeof(real)), 16);  // per step
-
-  const char* from[at_least_one(kCopies)];  // at the first step in memory
-  int to[at_least_one(kCopies)];            // -1: none
-  int64 step_bytes;
-
-  RNNC_MEMBER void begin(const StagedBackwardArguments& a, int64 head, int64 first_row) {
-    step_bytes = a.batch * a.heads * Cell::kSavedStatistics * int64{sizeof(real)};
-    repeat<kCopies>([&](int i) {
-      const int piece = threadIdx.x + i * 32 * Plan::kWarps;
-      const int row = piece / at_least_one(Cell::kSavedStatistics);
-      const int number = piece % at_least_one(Cell::kSavedStatistics);
-      const int64 place = first_row + row < a.batch ? first_row + row : 0;
-      to[i] = piece < kCount ? piece * static_cast<int>(sizeof(real)) : -1;
-      from[i] = reinterpret_cast<const char*>(
-          a.statistics + (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics + number);
-    });
-  }
-  // Of the step at a place in memory.
-  RNNC_MEMBER void issue(char* stage, int64 place) const {
-    repeat<kCopies>([&](int i) {
-      if (to[i] >= 0) cp_async<sizeof(real)>(stage + to[i], from[i] + place * step_bytes);
-    });
-  }
-  static RNNC_MEMBER void read(Numbers& number, const char* stage, int row) {
-    repeat<Cell::kSavedStatistics>([&](int k) {
-      number[k] = reinterpret_cast<const real*>(stage)[row * Cell::kSavedStatistics + k];
-    });
-  }
-};
+using NumberCopy = rnnc::NumberCopy<Plan::kBlockRows, 32 * Plan::kWarps>;
 template <int gates>
 using GateStore = RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 using InputGateStore = GateStore<Cell::kInputGates>;
@@ -115,7 +83,9 @@ struct StagedItems : Items {
       });
     });
     // Padding adds nothing, whatever the equations give there.
-    if (masks.runs(j)) add_to_sums_of<stage>(half, j, d_param, saved);
+    if (masks.runs(j)) {
+      add_stage_to_sums<stage>(sums[half], gradient, d_param, before[half][j], saved);
+    }
   }
 
   // The products that a stage needs, from the gradients in `buffer`.
@@ -177,33 +147,6 @@ struct StagedItems : Items {
       OtherGateStore::give(
           packed.d_no_input, others, row, own,
           element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
-    });
-  }
-
- private:
-  // Adds the gradients that a stage computes of biases, params and diagonal weights.
-  template <int stage>
-  RNNC_MEMBER void add_to_sums_of(int half, int j, const Params& d_param,
-                                  const ReadValues& saved) {
-    constexpr int first_diagonal = Cell::kBiasGates + Cell::kParams;
-    const Gates& gradient = d_gate[half][j];
-    repeat<Cell::kBiasGates>([&](int i) {
-      if (kGateStage[kBias[i]] == stage) sums[half][i] += gradient[kBias[i]];
-    });
-    repeat<Cell::kParams>([&](int i) {
-      if (kParamStage[i] == stage) sums[half][Cell::kBiasGates + i] += d_param[i];
-    });
-    repeat<Cell::kStateDiagonals>([&](int n) {
-      const int i = kDiagonalOrder[n], gate = kDiagonalGate[i];
-      if (kGateStage[gate] == stage) {
-        sums[half][first_diagonal + i] += gradient[gate] * before[half][j][kDiagonalSource[i]];
-      }
-    });
-    unroll<Cell::kStageWeights>([&](auto index) {
-      constexpr StageWeight weight = kStageWeights[decltype(index)::value];
-      if constexpr (kGateStage[weight.gate] == stage) {
-        sums[half][first_diagonal + weight.weight] += gradient[weight.gate] * saved[weight.saved];
-      }
     });
   }
 };

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "lib/kernels/block/items_forward.cuh"
-#include "lib/stages/arguments.cuh"
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
+#include "lib/stages/items_forward.cuh"
 
 namespace rnnc::block_forward {
 
@@ -41,19 +41,17 @@ struct StagedWeights : Weights {
   }
 };
 
-struct StagedItems : Items {
-  PerItem<Gates> gate;  // pre-activations, as far as stages have added to them
-  PerItem<Values> value;
-  Numbers number[Plan::kThreadRows];
-
+struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   // The gates of a step, as far as they do not wait for the step before.
   RNNC_MEMBER void begin_gates() {
     for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
   }
+  // Adds what the states give through weights per unit.
+  RNNC_MEMBER void add_states_to_base() { add_state_weights(base); }
   // After a step: what the next one begins from, and what it adds to the gates of that.
   RNNC_MEMBER void go_on(const PerItem<States>& next) {
     for_each([&](int group, int j) { assign(state[group][j], next[group][j]); });
-    add_state_weights();
+    add_states_to_base();
     masks.advance();
   }
 
@@ -82,49 +80,13 @@ struct StagedItems : Items {
       });
     });
   }
-  // The products with a weight per unit that a stage needs.
-  template <int stage>
-  RNNC_MEMBER void add_weights() {
-    for_weights_of<stage>([&](const StageWeight& weight) {
-      for_each([&](int group, int j) {
-        gate[group][j][weight.gate] +=
-            diagonal[group][weight.weight] * value[group][j][weight.value];
-      });
-    });
-  }
-  // Adds what the states give through weights per unit.
-  RNNC_MEMBER void add_state_weights() {
-    for_each([&](int group, int j) {
-      repeat<Cell::kStateDiagonals>([&](int n) {
-        const int i = kDiagonalOrder[n];
-        base[group][j][kDiagonalGate[i]] +=
-            diagonal[group][i] * state[group][j][kDiagonalSource[i]];
-      });
-    });
-  }
-
-  // One stage of all items. The last gives what the next step begins from.
-  template <int stage, typename Sigmoid>
-  RNNC_MEMBER void compute_stage(PerItem<States>& next, Sigmoid& sigmoid) {
-    for_each([&](int group, int j) {
-      apply_stage_forward<stage>(gate[group][j], state[group][j], param[group], number[j],
-                                 value[group][j], next[group][j], saved[group][j], sigmoid);
-      if constexpr (stage + 1 == Cell::kStages) masks.select(group, j, next[group][j]);
-    });
-  }
-
   // Writes what the products before a stage multiply: the states before the first one.
   template <int stage>
   RNNC_MEMBER void publish_for(char* buffer, const PerItem<States>& states) const {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       for_each([&](int group, int j) {
-        real x;
-        if constexpr (stage == 0) {
-          x = states[group][j][kSourceState[source]];
-        } else {
-          x = value[group][j][kSourceValue[source]];
-        }
+        const real x = to_multiply<source>(states, group, j);
         if (valid[group][j]) {
           *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes +
                                       exchange_offset[group][j]) = to_element<Element>(x);
@@ -137,66 +99,23 @@ struct StagedItems : Items {
   RNNC_MEMBER void store_states_of(const StagedForwardArguments& a, int64 t_offset) const {
     at_step(t_offset, [&](const auto& valid, const auto& at) { store_states(a, valid, at); });
   }
-  // Stores what a step saves, and zeros in padding: products over all steps read what called gates
-  // multiplied.
-  RNNC_MEMBER void store_saved(const StagedForwardArguments& a, int64 t_offset) const {
-    if (!Cell::kSaved || !a.saved) return;
-    at_step(t_offset, [&](const auto&, const auto& at) {
-      for_saved([&](int group, int j, const auto& vec) {
-        vec.store(at(a.saved, Cell::kSaved, group, j));
-      });
-    });
+  // Stores what a step saves.
+  RNNC_MEMBER void store_saved_of(const StagedForwardArguments& a, int64 t_offset) const {
+    at_step(t_offset, [&](const auto& valid, const auto& at) { store_saved(a, valid, at); });
   }
   // Writes it to shared memory; `first` is the offset of the thread's first unit and row.
   RNNC_MEMBER void write_saved(char* to, int first) const {
     for_saved([&](int group, int j, const auto& vec) {
-      vec.write(to + first + SavedStore::offset(j, 8 * group));
+      if (valid[group][j]) vec.write(to + first + SavedStore::offset(j, 8 * group));
     });
   }
 
  private:
-  template <typename Body>
-  RNNC_MEMBER void for_saved(const Body& body) const {
-    for_each([&](int group, int j) {
-      auto vec = pack_saved(saved[group][j]);
-      masks.clear_padding(j, vec);
-      if (valid[group][j]) body(group, j, vec);
-    });
-  }
   template <int stage, typename Body>
   static RNNC_MEMBER void for_pairs_of(const Body& body) {
     Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {
       if constexpr (stage_of_pair(pair) == stage) body(pair, group, tile, half);
     });
-  }
-};
-
-// Stores the saved numbers of the block's rows, each by one thread.
-struct NumberStore {
-  int64 offset[Plan::kThreadRows];  // in a step; -1: not this thread's
-  real* at;                         // of the step whose numbers are stored next
-
-  RNNC_MEMBER void begin(const StagedForwardArguments& a, const TimeOrder& time, int64 head,
-                         int64 first_row) {
-    at = a.statistics ? a.statistics + time.at(0) * (a.batch * a.heads * Cell::kSavedStatistics)
-                      : nullptr;
-    repeat<Plan::kThreadRows>([&](int j) {
-      const int64 place = first_row + Plan::kThreadRows * threadIdx.x + j;
-      const bool own = threadIdx.x < 4 && place < a.batch && a.statistics;
-      offset[j] = own ? (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics : -1;
-    });
-  }
-  // Of the next step.
-  RNNC_MEMBER void store(const StagedForwardArguments& a, const TimeOrder& time,
-                         const Numbers (&number)[Plan::kThreadRows]) {
-    if constexpr (Cell::kSavedStatistics > 0) {
-      repeat<Plan::kThreadRows>([&](int j) {
-        if (offset[j] < 0) return;
-        repeat<Cell::kSavedStatistics>(
-            [&](int k) { at[offset[j] + k] = number[j][kSavedStatistic[k]]; });
-      });
-      at += time.stride(a.batch * a.heads * Cell::kSavedStatistics);
-    }
   }
 };
 

@@ -34,14 +34,8 @@ struct BlockStatistics {
             parts[i * statistic.count + k] = exists ? part : no_part<kind>();
           });
         });
-        Part part = united<kind>(parts);
-        repeat<3>([&](int bit) {
-          Part other = part;
-          other.first = __shfl_xor_sync(~0u, part.first, 4 << bit);
-          if (has_second(kind)) other.second = __shfl_xor_sync(~0u, part.second, 4 << bit);
-          if (!kWhole) other.count = __shfl_xor_sync(~0u, part.count, 4 << bit);
-          add_part<kind>(part, other);
-        });
+        // Lanes of all units of the warp.
+        const Part part = part_of_lanes<kind, 28, !kWhole>(united<kind>(parts));
         if (lane < 4) *at(to, index, warp, rows * lane + j) = {part.first, part.second};
       });
     });
