@@ -150,6 +150,12 @@ class StageTables:
         """The first of the stages that follow each other without a product of a matrix."""
         return (0, *sorted({source.stage for source in self.sources if source.state < 0}))
 
+    @property
+    def first_stage_waits(self) -> bool:
+        """Whether the first stage of a forward reads a gate that states are multiplied for."""
+        own = {gate for source in self.sources if source.state >= 0 for gate, _ in source.pairs}
+        return not self.stages[0].read.isdisjoint(self.layout.gates.names[gate] for gate in own)
+
     def stage_of(self, names: tuple[str, ...]) -> list[int]:
         """The stage of a backward that computes the gradient of each name."""
         of = {name: place for place, each in enumerate(self.stages) for name in each.results}

@@ -56,5 +56,13 @@ RNNC_INLINE void add_state_diagonal(Gates& gate, const Diagonal& diagonal, const
     gate[kDiagonalGate[i]] += diagonal[i] * state[kDiagonalSource[i]];
   });
 }
+// Adds the gradients of gates to the states that they read through weights per unit.
+RNNC_INLINE void add_state_diagonal_gradient(States& d_state, const Diagonal& diagonal,
+                                             const Gates& d_gate) {
+  repeat<Cell::kStateDiagonals>([&](int n) {
+    const int i = kDiagonalOrder[n];
+    d_state[kDiagonalSource[i]] += diagonal[i] * d_gate[kDiagonalGate[i]];
+  });
+}
 
 }  // namespace rnnc
