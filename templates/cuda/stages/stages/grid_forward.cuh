@@ -70,7 +70,7 @@ struct StagedForward {
   RNNC_MEMBER void publish_states(int phase, char* to, int64 ahead) {
     if constexpr (sources_of(0) > 0) {
       for_items(items, phase, [&](Item& it) {
-        real values[sources_of(0)];
+        real values[at_least_one(sources_of(0))];
         repeat<sources_of(0)>([&](int i) {
           values[i] = it.valid ? it.state[kSourceState[i]] : real(0);
         });
