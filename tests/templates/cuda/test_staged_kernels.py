@@ -1,4 +1,4 @@
-"""Block kernels of cells with stages, compiled: no spills, R in as few registers. No GPU."""
+"""Kernels of cells with stages, compiled: no spills, R in as few registers. No GPU."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ DTYPES = ["bfloat16", "float16", "float32"]
 pytestmark = pytest.mark.usefixtures("compiler")
 
 
-def source_of(name, dim=64, dtype="bfloat16", gpu="H200"):
+ARCHS = {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}
+
+
+def source_of(name, dim=64, dtype="bfloat16", gpu="H200", heads=12, variant="block"):
     cell = rnnc.cells.get(name)
-    shape = Shape(heads=12, head_dim=dim, batch=16, dtype=dtype)
-    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), "block"))
+    shape = Shape(heads=heads, head_dim=dim, batch=16, dtype=dtype)
+    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), variant))
 
 
 @pytest.mark.parametrize(
@@ -36,8 +39,38 @@ def test_heads_of_64_units(name, registers, compiles_as_planned):
     compiles_as_planned(source, "sm_90a")
 
 
+@pytest.mark.parametrize(
+    ("name", "registers"),
+    [
+        ("gru_reset_first", 72),
+        pytest.param("lem", 96, marks=pytest.mark.slow),
+        pytest.param("joint_norm_lstm", 96, marks=pytest.mark.slow),
+    ],
+)
+def test_a_head_of_768_units(name, registers, compiles_as_planned):
+    source = source_of(name, 768, heads=1, variant="grid")
+    forward = source.plan.forward
+    assert (forward.blocks, forward.warps, forward.matrix_registers) == (48, 8, registers)
+    compiles_as_planned(source, "sm_90a")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("gpu", ARCHS)
+@pytest.mark.parametrize("name", STAGED)
+def test_every_cell_in_a_grid(name, gpu, compiles_as_planned):
+    compiled = 0
+    for dtype, dim in zip(DTYPES, (768, 330, 256), strict=True):
+        try:
+            source = source_of(name, dim, dtype, gpu, 1, "grid")
+        except PlanError:
+            continue
+        compiles_as_planned(source, ARCHS[gpu])
+        compiled += 1
+    assert compiled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ARCHS)
 @pytest.mark.parametrize("name", STAGED)
 def test_every_cell_and_dtype(name, gpu, compiles_as_planned):
     compiled = 0
@@ -46,7 +79,7 @@ def test_every_cell_and_dtype(name, gpu, compiles_as_planned):
             source = source_of(name, dim, dtype, gpu)
         except PlanError:
             continue
-        compiles_as_planned(source, {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}[gpu])
+        compiles_as_planned(source, ARCHS[gpu])
         compiled += 1
     assert compiled or name in ("mogrifier_lstm", "nested_lstm"), "no head fits"
 
@@ -66,16 +99,17 @@ def accepted(code, headers):
     return True
 
 
-BLOCK_HEADERS = sorted(
+HEADERS_OF_RESIDENT_PLANS = sorted(
     f"lib/{path.relative_to(HEADERS)}"
     for path in HEADERS.rglob("*.cuh")
     if "alternating" not in path.parts
 )
 
 
-@pytest.mark.parametrize("header", BLOCK_HEADERS)
+@pytest.mark.parametrize("header", HEADERS_OF_RESIDENT_PLANS)
 def test_a_header_compiles_alone(header):
-    source = source_of("layer_norm_lstm")
+    variant = "grid" if "grid" in header else "block"
+    source = source_of("layer_norm_lstm", variant=variant)
     unit = source.backward_unit if "backward" in header else source.forward_unit
-    cell, _, _ = unit.code.partition('#include "lib/stages/block_')
+    cell, _, _ = unit.code.partition(f'#include "lib/stages/{variant}_')
     assert accepted(f'{cell}\n#include "{header}"\n', unit.headers)

@@ -24,6 +24,8 @@ namespace rnnc::grid_forward {
 
 using StagedProduct = StagedSplitK<KRange>;
 using Statistics = GridStatistics<Plan>;
+static_assert(kTileBytes + Statistics::kTileBytes == Plan::kPlannedKTiles * kTileKTileBytes,
+              "the plan counted another exchange");
 
 // What is known of an item within a step.
 struct ItemStages {
