@@ -35,7 +35,7 @@ def gradients(cell, sizes, backend, dtype, leaves):
 
 @pytest.mark.parametrize("cell", [with_largest, without_gates], ids=lambda cell: cell.name)
 def test_gradients_in_two_bytes(cell, emulated_blocks, poisoned):
-    """The forward rounds what the backward reads; which unit has the largest value stays the same."""
+    """The backward reads rounded gates: it cannot tell again which unit has the largest value."""
     sizes, gates = (6, 3, 2, 8), len(cell.gates)
     torch.manual_seed(1)
     R = torch.randn(gates, 2, 8, 8) * 0.5 if gates else torch.empty(0)
