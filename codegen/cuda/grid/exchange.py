@@ -1,4 +1,4 @@
-"""What the blocks of a grid exchange within a step: k-tiles of products, and parts of statistics."""
+"""What blocks of a grid exchange within a step: k-tiles of products, parts of statistics."""
 
 from __future__ import annotations
 
@@ -55,9 +55,5 @@ def exchanges(tables: StageTables | None) -> tuple[int, int]:
     products = {source.stage for source in tables.sources}
     all_stages = products | {statistic.stage for statistic in tables.statistics}
     # What a first stage publishes that waits for nothing is on its way along with the states.
-    early = (
-        tables.direction == "forward"
-        and not tables.first_stage_waits
-        and {0, 1} <= all_stages
-    )
+    early = tables.direction == "forward" and not tables.first_stage_waits and {0, 1} <= all_stages
     return len(all_stages) - early, len(products)

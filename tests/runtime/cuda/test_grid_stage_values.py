@@ -6,7 +6,6 @@ import pytest
 
 from .test_stage_values import CALLS, compare
 
-
 # Rows of R that end within a k-tile; deep has too many values for that in float32.
 DIMS = {"gru": 72, "norm_lstm": 72, "deep": 80}
 

@@ -86,7 +86,12 @@ def test_no_part_of_a_cell_with_stages_is_streamed():
 
 @pytest.mark.parametrize(
     ("one_stage", "staged"),
-    [("gru", "gru_reset_first"), ("lstm", "joint_norm_lstm"), ("lstm", "lem"), ("gru", "dreamer_gru")],
+    [
+        ("gru", "gru_reset_first"),
+        ("lstm", "joint_norm_lstm"),
+        ("lstm", "lem"),
+        ("gru", "dreamer_gru"),
+    ],
 )
 def test_a_head_may_be_nearly_as_large_as_without_stages(one_stage, staged):
     without, largest = (
