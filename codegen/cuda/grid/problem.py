@@ -175,6 +175,7 @@ def grid_problem(
         m.require(2 * own <= half + 1, f"less than a tile of padding, {number}")
         counts.append(own)
     m.require(tiles == sum(counts), "tiles per block")
+    all_tiles: Expression | int
     at_once = [source.at_once for source in products]  # the sums of one stage are in registers
     if not forward:
         all_tiles = sum(at_once) * tiles
