@@ -152,9 +152,8 @@ class StageTables:
 
     @property
     def first_stage_waits(self) -> bool:
-        """Whether the first stage of a forward reads a gate that states are multiplied for."""
-        own = {gate for source in self.sources if source.state >= 0 for gate, _ in source.pairs}
-        return not self.stages[0].read.isdisjoint(self.layout.gates.names[gate] for gate in own)
+        """Whether the first stage of a forward reads gates, and so waits for products of states."""
+        return not self.stages[0].read.isdisjoint(self.layout.gates.names)
 
     def stage_of(self, names: tuple[str, ...]) -> list[int]:
         """The stage of a backward that computes the gradient of each name."""

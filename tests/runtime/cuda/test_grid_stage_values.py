@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import rnnc
 import torch
+from rnnc import Gate, State, mean, tanh
 from rnnc.codegen.cuda.grid import search
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import PlanError
@@ -29,6 +30,17 @@ DIMS = {"gru": 72, "norm_lstm": 72, "deep": 80}
 )
 def test_modules(name, call, emulated_blocks, staged_cells, poisoned):
     compare(staged_cells.TWINS[name][0], CALLS[call], DIMS[name], variant="grid")
+    assert {plan.kind for plan in emulated_blocks} == {"grid"}
+
+
+@rnnc.cell
+def centred(*, g: Gate, h: State):
+    """Its first stage reads no gate, so it does not wait for the states."""
+    return tanh(g + h - mean(h))
+
+
+def test_a_first_stage_that_waits_for_nothing(emulated_blocks, poisoned):
+    compare(centred, MASKS, 72, variant="grid")
     assert {plan.kind for plan in emulated_blocks} == {"grid"}
 
 

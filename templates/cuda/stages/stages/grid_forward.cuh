@@ -96,7 +96,8 @@ struct StagedForward {
     });
   }
 
-  // Waits for what a stage multiplies, and adds the products to the gates of a phase's items.
+  // Waits for what a stage multiplies, and adds the products to the gates of a phase's items. Before
+  // the first stage these begin here: after the wait their inputs, loaded a step ahead, have come.
   template <int stage>
   RNNC_MEMBER void multiply(int t, int phase) {
     if constexpr (sources_of(stage) > 0) {
@@ -111,20 +112,22 @@ struct StagedForward {
       float* const partials = reinterpret_cast<float*>(shared + buffer);
       Partials::store(partials, sum, warp, lane);
       __syncthreads();
+      if constexpr (stage == 0) begin_gates(phase);
       for_items_of(phase, [&](Item& it, ItemStages& known) {
         Partials::add(known.gate, it, partials);
       });
       buffer ^= kPartialBytes;
+    } else if constexpr (stage == 0) {
+      begin_gates(phase);
     }
   }
 
   // The gates of a step, as far as they do not wait for other units.
-  RNNC_MEMBER void begin_gates() {
-    repeat<Sizes::kThreadItems>([&](int i) {
-      Item& it = items[i];
-      start_gates(own[i].gate, it.bias, it.input);
-      it.unweighted.set(own[i].gate, 0, 0);
-      add_state_diagonal(own[i].gate, it.diagonal, it.state);
+  RNNC_MEMBER void begin_gates(int phase) {
+    for_items_of(phase, [&](Item& it, ItemStages& known) {
+      start_gates(known.gate, it.bias, it.input);
+      it.unweighted.set(known.gate, 0, 0);
+      add_state_diagonal(known.gate, it.diagonal, it.state);
     });
   }
 
@@ -169,8 +172,8 @@ struct StagedForward {
   }
 
   RNNC_MEMBER void run_step(int t) {
-    begin_gates();
-    // A first stage that reads no gate is computed while the states are on their way.
+    // A first stage that reads no gate is computed while the states are on their way: then numbers
+    // of the states alone are no further exchange.
     if constexpr (!Plan::kFirstStageWaits) {
       for_phases([&](int phase) { run_stage<0>(t, phase); });
     }

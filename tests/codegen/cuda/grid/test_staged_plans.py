@@ -29,14 +29,24 @@ def tables_of(name, direction):
         ("gru_reset_first", (2, 2), (2, 2)),
         ("joint_norm_lstm", (3, 1), (3, 1)),
         ("mgu3", (1, 1), (1, 1)),  # its gate multiplies what depends on no other unit
-        # The norm is of the states alone: its numbers are on their way along with the states.
-        ("block_gru", (2, 2), (3, 2)),
+        ("block_gru", (3, 2), (3, 2)),
         ("rhn", (3, 3), (3, 3)),
     ],
 )
 def test_how_often_blocks_wait_in_a_step(name, forward, backward):
     assert exchanges(tables_of(name, "forward")) == forward
     assert exchanges(tables_of(name, "backward")) == backward
+
+
+def test_numbers_of_states_are_on_their_way_along_with_the_states():
+    @rnnc.cell
+    def centred(*, g: rnnc.Gate, h: rnnc.State):
+        return rnnc.tanh(g + h - rnnc.mean(h))
+
+    tables = stage_tables(derive(centred), "forward")
+    assert not tables.first_stage_waits
+    assert exchanges(tables) == (1, 1)
+    assert exchanges(stage_tables(derive(centred), "backward")) == (2, 1)
 
 
 def test_a_cell_without_stages_waits_once():
