@@ -46,7 +46,7 @@ def test_a_first_stage_that_waits_for_nothing(emulated_blocks, poisoned):
 
 @pytest.fixture
 def plans_with(monkeypatch):
-    """A function that lets a direction have plans with such sizes alone, on a GPU of so many SMs."""
+    """A function that lets a direction have plans of such sizes alone, on a GPU of so many SMs."""
 
     def only(multiprocessors, direction=None, **sizes):
         was = search.grid_problem

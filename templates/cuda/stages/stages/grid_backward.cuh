@@ -1,13 +1,15 @@
 // Backward kernel of a grid plan for cells with stages: blocks on the whole GPU run all steps of a
 // head and some batch rows, as in lib/kernels/grid_backward.cuh.
 //
-// The stages of a step run in the order of the backward. A stage publishes the gradients of its gates
-// as soon as it has them, and its parts of sums over the units. The next stages wait for the products
-// with R transposed of called gates, and for the sums; the product for the states comes last, in the
-// turn of the step before. Every word of the buffer is written once, as in the forward.
+// The stages of a step run in the order of the backward. A stage publishes the gradients of its
+// gates as soon as it has them, and its parts of sums over the units. The next stages wait for the
+// products with R transposed of called gates, and for the sums; the product for the states comes
+// last, in the turn of the step before. Every word of the buffer is written once, as in the
+// forward.
 #pragma once
 
 #include "lib/stages/grid/partials_backward.cuh"
+#include "lib/stages/grid/phases.cuh"
 
 namespace rnnc::grid_backward {
 
@@ -32,18 +34,6 @@ struct StagedBackward {
     region.step += (steps - 1) * region.bytes;
   }
 
-  // body(item, what is known of it) for the thread's items of a phase.
-  template <typename Body>
-  RNNC_MEMBER void for_items_of(int phase, const Body& body) {
-    repeat<Sizes::kThreadItems>([&](int i) {
-      if (items[i].phase == phase) body(items[i], own[i]);
-    });
-  }
-  template <typename Body>
-  static RNNC_MEMBER void for_phases(const Body& body) {
-#pragma unroll 1
-    for (int phase = 0; phase < Plan::kPhases; ++phase) body(phase);
-  }
   // How far away the region is whose lines are brought into L2 beside step t; 0: nowhere.
   static RNNC_MEMBER int64 ahead_of(int t, const GridRegion& of) {
     return t >= kL2Steps ? -kL2Steps * of.bytes : 0;
@@ -64,12 +54,14 @@ struct StagedBackward {
         mbarrier_arrive_expect_tx(barriers + 8, received_bytes(1));
       }
     }
-    for_phases([&](int phase) { load_step(phase, steps - 1); });
+    for_phases<Plan>([&](int phase) { load_step(phase, steps - 1); });
   }
   // Loads what step t reads, ahead of it.
   RNNC_MEMBER void load_step(int phase, int t) {
     prefetch(items, phase, a, place, t);
-    for_items_of(phase, [&](Item& it, ItemStages& known) { known.load_numbers(it, a, place, t); });
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
+      known.load_numbers(it, a, place, t);
+    });
   }
 
   // Waits for the gradients that a stage multiplies, of step t in the region `from`, and gives the
@@ -87,12 +79,14 @@ struct StagedBackward {
       product.template multiply_for<stage>(
           sum, from + lane * kLaneBytes + phase * Sizes::kPhaseTiles * kTileBytes,
           rank * Plan::kWarps + warp,
-          [&](int source) { return kSourceFirstPair[source] * Sizes::kDimKTiles * kTileKTileBytes; },
+          [&](int source) {
+            return kSourceFirstPair[source] * Sizes::kDimKTiles * kTileKTileBytes;
+          },
           kTileBytes, wait_for(t));
       Partials::store(partials, sum, warp, lane);
       __syncthreads();
       if constexpr (Plan::kCluster > 1) Partials::exchange(partials, products, rank, wait_for(t));
-      for_items_of(phase, [&](Item& it, ItemStages& known) {
+      for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
         Partials::add(it, known.value, partials, buffer_idx);
       });
       ++products;
@@ -106,7 +100,7 @@ struct StagedBackward {
       Statistics::template collect<stage>(items, phase, parts.step, wait_for(t),
                                           [&](int i) -> real* { return own[i].sum; });
     }
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       known.template run_stage<stage>(it);
       publish_gradients<stage>(it, known.d_gate, region.step, ahead_of(t, region));
       Statistics::template publish<stage + 1>(it, known.value, place.first_unit, parts.step,
@@ -116,16 +110,16 @@ struct StagedBackward {
 
   // After the last stage of step t: stores the gradients of its gates.
   RNNC_MEMBER void end_step(int t, int phase) {
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       add_state_diagonal_gradient(it.d_state, it.diagonal, known.d_gate);
       assign(it.after, known.last);
       PackedGates packed(known.d_gate);
       packed.clear_unless(it.masks.runs(0));
       if (it.valid) packed.store(a, place.time(a).at(t) * place.step_size + it.offset);
       if (it.valid && (kSumsInParts ? t % kPartSteps == 0 : t == 0)) {
+        SumOverTime* const to = a.sums + it.row * Cell::kSums * place.plane + it.unit;
         repeat<Cell::kSums>([&](int k) {
-          SumOverTime* const to = a.sums + (it.row * Cell::kSums + k) * place.plane + it.unit;
-          store_part_sum(to, it.sum[k], t, place.tile.of(a));
+          store_part_sum(to + k * place.plane, it.sum[k], t, place.tile.of(a));
           it.sum[k] = 0;
         });
       }
@@ -144,19 +138,17 @@ struct StagedBackward {
 
   // From the product of the step after it on.
   RNNC_MEMBER void run_step(int t) {
-    for_phases([&](int phase) {
+    for_phases<Plan>([&](int phase) {
       if (t + 1 < steps) finish_step(t + 1, phase);
       if (t < 0) return;
-      for_items_of(phase, [&](Item& it, ItemStages& known) { known.begin(it, a); });
+      for_known_items(items, own, phase, [&](Item& it, ItemStages& known) { known.begin(it, a); });
       run_stage<0>(t, phase);
     });
     if (t < 0) return;
-    unroll<Cell::kStages - 1>([&](auto before) {
-      constexpr int stage = decltype(before)::value + 1;
-      for_phases([&](int phase) {
-        run_stage<stage>(t, phase);
-        if constexpr (stage + 1 == Cell::kStages) end_step(t, phase);
-      });
+    for_later_stages<Plan>([&](auto index, int phase) {
+      constexpr int stage = decltype(index)::value;
+      this->template run_stage<stage>(t, phase);
+      if constexpr (stage + 1 == Cell::kStages) end_step(t, phase);
     });
   }
   RNNC_MEMBER void run_steps() {

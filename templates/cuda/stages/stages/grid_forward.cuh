@@ -2,15 +2,14 @@
 // head and some batch rows, as in lib/kernels/grid_forward.cuh.
 //
 // Within a step, blocks exchange again before each stage that needs a product or a statistic. What
-// called gates multiply has k-tiles of its own in the step's region, behind those of the states. The
-// parts of statistics lie behind the regions of all steps, in regions of their own. So every word of
-// the buffer is still written once in a launch: no data is overwritten, however far apart blocks run.
-//
-// All phases take a stage before any takes the next: while the results of one are in flight to the
-// other blocks, the others are computed.
+// called gates multiply has k-tiles of its own in the step's region, behind those of the states.
+// The parts of statistics lie behind the regions of all steps, in regions of their own. So every
+// word of the buffer is still written once in a launch: no data is overwritten, however far apart
+// blocks run.
 #pragma once
 
 #include "lib/stages/grid/items_forward.cuh"
+#include "lib/stages/grid/phases.cuh"
 
 namespace rnnc::grid_forward {
 
@@ -25,8 +24,8 @@ struct StagedForward {
   ItemStages own[Sizes::kThreadItems];
   GridRegion region, parts;  // of the step: of products, and of statistics
   int64 t_offset;            // into [T, B, N, D], of the step
-  int buffer;                // of partials; a warp that writes one again has passed the barrier that
-                             // follows its reads
+  int buffer;                // of partials; a warp that writes one again has passed the barrier
+                             // that follows its reads
 
   RNNC_MEMBER explicit StagedForward(const GridArguments<StagedForwardArguments>& grid)
       : a(grid.arguments), place(grid), steps(static_cast<int>(place.tile.of(a))),
@@ -35,18 +34,6 @@ struct StagedForward {
     parts.step += a.steps * region.bytes;
   }
 
-  // body(item, what is known of it) for the thread's items of a phase.
-  template <typename Body>
-  RNNC_MEMBER void for_items_of(int phase, const Body& body) {
-    repeat<Sizes::kThreadItems>([&](int i) {
-      if (items[i].phase == phase) body(items[i], own[i]);
-    });
-  }
-  template <typename Body>
-  static RNNC_MEMBER void for_phases(const Body& body) {
-#pragma unroll 1
-    for (int phase = 0; phase < Plan::kPhases; ++phase) body(phase);
-  }
   // How far away the region is whose lines are brought into L2 beside step t; 0: nowhere.
   RNNC_MEMBER int64 ahead_of(int t, const GridRegion& of) const {
     return t + kL2Steps < steps ? kL2Steps * of.bytes : 0;
@@ -82,7 +69,7 @@ struct StagedForward {
   template <int stage>
   RNNC_MEMBER void publish_for(int t, int phase) {
     constexpr int first = first_source_of(stage), count = sources_of(stage);
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       if constexpr (count > 0) {
         real values[count];
         repeat<count>([&](int i) {
@@ -96,8 +83,9 @@ struct StagedForward {
     });
   }
 
-  // Waits for what a stage multiplies, and adds the products to the gates of a phase's items. Before
-  // the first stage these begin here: after the wait their inputs, loaded a step ahead, have come.
+  // Waits for what a stage multiplies, and adds the products to the gates of a phase's items.
+  // Before the first stage these begin here: after the wait their inputs, loaded a step ahead, have
+  // come.
   template <int stage>
   RNNC_MEMBER void multiply(int t, int phase) {
     if constexpr (sources_of(stage) > 0) {
@@ -113,7 +101,7 @@ struct StagedForward {
       Partials::store(partials, sum, warp, lane);
       __syncthreads();
       if constexpr (stage == 0) begin_gates(phase);
-      for_items_of(phase, [&](Item& it, ItemStages& known) {
+      for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
         Partials::add(known.gate, it, partials);
       });
       buffer ^= kPartialBytes;
@@ -124,7 +112,7 @@ struct StagedForward {
 
   // The gates of a step, as far as they do not wait for other units.
   RNNC_MEMBER void begin_gates(int phase) {
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       start_gates(known.gate, it.bias, it.input);
       it.unweighted.set(known.gate, 0, 0);
       add_state_diagonal(known.gate, it.diagonal, it.state);
@@ -139,7 +127,7 @@ struct StagedForward {
       Statistics::template collect<stage>(items, phase, parts.step, Wait{a.watchdog, t, 0},
                                           [&](int i) -> real* { return own[i].number[0]; });
     }
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       for_weights_of<stage>([&](const StageWeight& weight) {
         known.gate[weight.gate] += it.diagonal[weight.weight] * known.value[weight.value];
       });
@@ -162,7 +150,7 @@ struct StagedForward {
     if (t + 1 < steps) publish_states(phase, region.step + region.bytes, ahead_of(t + 1, region));
     for_items(items, phase, [&](Item& it) { look_ahead(it, a, place, t + 1); });
     prefetch(items, phase, a, place, t + 1, steps);
-    for_items_of(phase, [&](Item& it, ItemStages& known) {
+    for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       // Zeros in padding: products over all steps read what called gates multiplied.
       it.masks.begin_store(t);
       repeat<Cell::kSaved>([&](int i) { it.saved[i] = it.masks.own_or_zero(0, it.saved[i]); });
@@ -175,18 +163,16 @@ struct StagedForward {
     // A first stage that reads no gate is computed while the states are on their way: then numbers
     // of the states alone are no further exchange.
     if constexpr (!Plan::kFirstStageWaits) {
-      for_phases([&](int phase) { run_stage<0>(t, phase); });
+      for_phases<Plan>([&](int phase) { run_stage<0>(t, phase); });
     }
-    for_phases([&](int phase) {
+    for_phases<Plan>([&](int phase) {
       multiply<0>(t, phase);
       if constexpr (Plan::kFirstStageWaits) run_stage<0>(t, phase);
     });
-    unroll<Cell::kStages - 1>([&](auto before) {
-      constexpr int stage = decltype(before)::value + 1;
-      for_phases([&](int phase) {
-        run_stage<stage>(t, phase);
-        if constexpr (stage + 1 == Cell::kStages) end_step(t, phase);
-      });
+    for_later_stages<Plan>([&](auto index, int phase) {
+      constexpr int stage = decltype(index)::value;
+      this->template run_stage<stage>(t, phase);
+      if constexpr (stage + 1 == Cell::kStages) end_step(t, phase);
     });
     region.step += region.bytes;
     parts.step += parts.bytes;

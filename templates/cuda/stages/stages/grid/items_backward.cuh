@@ -1,5 +1,5 @@
-// The backward of a grid plan for cells with stages: what a thread holds of its items between stages,
-// and what it loads of them ahead of a step.
+// The backward of a grid plan for cells with stages: what a thread holds of its items between
+// stages, and what it loads of them ahead of a step.
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
@@ -40,8 +40,6 @@ struct ItemStages {
     repeat<Cell::kStates>([&](int s) {
       last[s] = kReads[s] ? it.before[s][0] : real(0);
       if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
-    });
-    repeat<Cell::kStates>([&](int s) {
       if (kResetsAhead && kReads[s]) it.masks.set_reset(0, 0, s, it.reset[s]);
     });
     it.masks.select_before(0, 0, before, last);
@@ -81,7 +79,9 @@ struct ItemStages {
 // The gates whose gradients a stage computes, among those of dense pairs.
 RNNC_CONSTEXPR int gradients_of(int stage) {
   int count = 0;
-  for (int pair = 0; pair < Cell::kDensePairs; ++pair) count += kGateStage[kPairGate[pair]] == stage;
+  for (int pair = 0; pair < Cell::kDensePairs; ++pair) {
+    count += kGateStage[kPairGate[pair]] == stage;
+  }
   return count;
 }
 // The pair of the i-th of them.

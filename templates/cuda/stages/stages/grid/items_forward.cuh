@@ -1,5 +1,5 @@
-// The forward of a grid plan for cells with stages: what a thread holds of its items between stages,
-// and the partials of each stage's product.
+// The forward of a grid plan for cells with stages: what a thread holds of its items between
+// stages, and the partials of each stage's product.
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
@@ -54,7 +54,8 @@ struct StagePartials {
       float values[kWidth] = {};
       for_sources_of<stage>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
-        constexpr int first_tile = Product::first_tile(source) - StagedProduct::first_tile_of(stage);
+        constexpr int first_tile =
+            Product::first_tile(source) - StagedProduct::first_tile_of(stage);
         unroll<kSourcePairs[source]>([&](auto pair) {
           constexpr int half = unit_group * kSourcePairs[source] + pair;
           values[kSourceFirstPair[source] - kFirstPair + pair] =

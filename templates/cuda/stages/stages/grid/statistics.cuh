@@ -1,9 +1,9 @@
 // GridStatistics: numbers of a head whose units are in many blocks, exchanged through L2.
 //
-// Neighbouring lanes have neighbouring units of one batch row. They add their parts by shuffles, and
-// publish the words of their part in the step's region: an exchange of a few words. Then each of
-// them reads a share of the row's parts from all blocks, and shuffles add those. So every lane has
-// the numbers, and no warp waits for another of its block. The order of additions is fixed.
+// Neighbouring lanes have neighbouring units of one batch row. They add their parts by shuffles,
+// and publish the words of their part in the step's region: an exchange of a few words. Then each
+// of them reads a share of the row's parts from all blocks, and shuffles add those. So every lane
+// has the numbers, and no warp waits for another of its block. The order of additions is fixed.
 #pragma once
 
 #include "lib/kernels/grid_layout.cuh"
@@ -38,8 +38,8 @@ struct GridStatistics {
   static constexpr int kTileBytes =
       round_up(sum_before(Cell::kStages, stage_bytes), kTileKTileBytes);
 
-  // Publishes the parts of an item's row for a stage, and prefetches to L2 their lines `ahead` bytes
-  // further on. All lanes of a warp must call this.
+  // Publishes the parts of an item's row for a stage, and prefetches to L2 their lines `ahead`
+  // bytes further on. All lanes of a warp must call this.
   template <int stage, typename Item>
   static RNNC_MEMBER void publish(const Item& it, const Values& value, int first_unit, char* to,
                                   int64 ahead) {
