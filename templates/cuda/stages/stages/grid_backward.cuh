@@ -70,8 +70,6 @@ struct StagedBackward {
   RNNC_MEMBER void multiply(int t, int phase, const char* from) {
     if constexpr (sources_of(stage) > 0) {
       using Partials = StagePartials<stage>;
-      // Warps without items do not poll while the others wait for numbers: that would delay these.
-      if constexpr (collects_before(stage, Cell::kStages + 1)) __syncthreads();
       // A warp that writes a buffer again has passed the barrier that follows its reads.
       const int buffer_idx = products & 1;
       float* const partials = reinterpret_cast<float*>(shared + buffer_idx * kPartialBytes);

@@ -90,8 +90,6 @@ struct StagedForward {
   RNNC_MEMBER void multiply(int t, int phase) {
     if constexpr (sources_of(stage) > 0) {
       using Partials = StagePartials<stage>;
-      // Warps without items do not poll while the others wait for numbers: that would delay these.
-      if constexpr (collects_before(stage, Cell::kStages)) __syncthreads();
       StagedProduct::Sums<stage> sum;
       product.template multiply_for<stage>(
           sum, region.step + lane * kLaneBytes + phase * Sizes::kPhaseTiles * kTileBytes, warp,

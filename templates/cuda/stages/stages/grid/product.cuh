@@ -24,19 +24,6 @@ RNNC_CONSTEXPR int pairs_of(int stage) {
   }
   return count;
 }
-// Whether numbers of a head are collected between the product of the last stage that had one and
-// that of this stage; `stages` is the number of stages that products belong to.
-RNNC_CONSTEXPR bool collects_before(int stage, int stages) {
-  for (int i = 1; i <= stages; ++i) {
-    const int before = (stage + stages - i) % stages;
-    for (int k = 0; k < Cell::kStageStatistics; ++k) {
-      if (kStageStatistics[k].stage == before) return true;
-    }
-    if (sources_of(before) > 0) return false;
-  }
-  return false;
-}
-
 template <typename KRange>
 struct StagedSplitK : SplitK<KRange> {
   using Base = SplitK<KRange>;
