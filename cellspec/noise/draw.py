@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -175,6 +176,22 @@ def check_numbers(
     raise CellError(
         f"{draw!r}{what}{', where ' * bool(values)}{values}",
         draw.distribution.wanted if finite else "finite numbers, or names of constants of the cell",
-        draw.distribution.example,
+        _allowed_constants(draw) if finite and values else draw.distribution.example,
         where,
     )
+
+
+def _allowed_constants(draw: Draw) -> str:
+    """Values of a draw's constants that are allowed with its numbers, as advice."""
+    names = tuple(dict.fromkeys(draw.names))
+    # The numbers too: a low may be as high as a high.
+    values = (0.1, 1.0, 0.0, *(a for a in draw.arguments if not isinstance(a, str)))
+    choices = sorted(product(values, repeat=len(names)), key=lambda chosen: -len({*chosen}))
+    allows = draw.distribution.allows
+    found = next(
+        (c for c in choices if allows(*draw.numbers(dict(zip(names, c, strict=True))))), None
+    )
+    if found is None:
+        return draw.distribution.example
+    texts = [f"{n}={argument_text(v)}" for n, v in zip(names, found, strict=True)]
+    return f"with_constants({', '.join(texts)}), or these numbers where the constants are declared"

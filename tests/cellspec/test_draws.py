@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import rnnc
 import torch
@@ -174,8 +176,8 @@ def test_bends_are_where_a_mean_is_not_the_mean_of_results():
         (lambda: uniform(high=True), "True as high of uniform", "high=0.1"),
         (lambda: bernoulli(10**400), "as p of bernoulli", "p=0.1"),
         (lambda: bernoulli(0.1, per="row"), "per='row'", 'per="sequence"'),
-        (lambda: noisy.with_constants(p=2), "`keep`, where p = 2", "bernoulli(0.1)"),
-        (lambda: noisy.with_constants(low=4), "`u`, where low = 4", "uniform(low=0, high=1)"),
+        (lambda: noisy.with_constants(p=2), "`keep`, where p = 2", "with_constants(p=0.1)"),
+        (lambda: noisy.with_constants(low=4), "`u`, where low = 4", "with_constants(low=0.1"),
     ],
 )
 def test_wrong_draws_are_refused_where_they_are_written(call, found, write):
@@ -183,6 +185,36 @@ def test_wrong_draws_are_refused_where_they_are_written(call, found, write):
         call()
     assert found in caught.value.found
     assert caught.value.write.startswith(write)
+
+
+@pytest.mark.parametrize(
+    ("draw", "wrong"),
+    [
+        (bernoulli("a"), {"a": 2}),
+        (normal("a", "b"), {"a": 0, "b": -1}),
+        (normal(3, "b"), {"b": -1}),
+        (uniform("a", "b"), {"a": 3, "b": 2}),
+        (uniform(7, "b"), {"b": 2}),
+        (uniform("a", -7), {"a": 2}),
+    ],
+    ids=str,
+)
+def test_the_advice_for_constants_of_a_draw_works(draw, wrong):
+    names = ", ".join(f"{n}: Constant = constant({{{n}}})" for n in wrong)
+    text = f"def body(g: Gate, h: State, *, u: Input = draw, {names}): return g * u"
+
+    def cell(values):
+        scope = {**globals(), "draw": draw}
+        exec(text.format(**values), scope)
+        return rnnc.cell(scope["body"])
+
+    with pytest.raises(rnnc.CellError) as caught:
+        cell(wrong)
+    advice = re.match(r"with_constants\((.*?)\)", caught.value.write)
+    assert advice
+    values = dict(each.split("=") for each in advice[1].split(", "))
+    assert values.keys() == wrong.keys()
+    assert cell(values).drawn
 
 
 def unknown_constant(g: Gate, h: State, xi: Input = bernoulli("q")):

@@ -81,6 +81,23 @@ def test_a_cluster_waits_exactly_where_the_map_is_not_linear(cell):
     assert f"constexpr bool kLinear = {flag};" in cuda_source(cell, plan).code
 
 
+def relaxing(passes: int) -> rnnc.Cell:
+    @rnnc.cell
+    def relaxing(g: Gate, h: State):
+        return rnnc.repeat(passes, lambda v: 0.9 * v + 0.1 * rnnc.tanh(v + g), h)
+
+    return relaxing
+
+
+@pytest.mark.parametrize(("passes", "late"), [(2, "true"), (500, "false")])
+def test_a_cluster_runs_the_passes_of_a_long_loop_once(passes, late):
+    """A linear map is applied a second time while sums arrive, if that takes less time."""
+    cell = relaxing(passes)
+    assert derive(cell).linear
+    plan = plan_for(cell, Shape(heads=2, head_dim=128), limits_of("H200"), variant="cluster")
+    assert f"constexpr bool kLinear = {late};" in cuda_source(cell, plan).code
+
+
 def test_all_functions_but_one_have_a_linear_pullback():
     """So kernels may add cotangents after the backward of cells that call them."""
     g, h = symbol("g"), symbol("h")

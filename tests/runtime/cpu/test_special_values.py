@@ -223,3 +223,17 @@ def test_values_and_slopes_are_torchs(text, backend, dtype):
 def test_every_function_of_the_table_is_here():
     found = {"pow" if "**" in text else text.partition("(")[0] for text in (*ONE, *TWO)}
     assert found == {*TABLE}
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_a_gate_keeps_no_sign_of_a_zero(backend):
+    """As docs/language.md says: other tests of this file leave that sign out."""
+
+    @rnnc.cell
+    def inverse(h: rnnc.State, *, g: rnnc.Gate = rnnc.gate(recurrent=False, bias=False)):
+        return rnnc.reciprocal(g)
+
+    wx = torch.tensor([-0.0, 0.0]).view(1, 1, 1, 2, 1)
+    (h,), _ = rnnc.scan(inverse, wx, backend=backend)
+    assert h.flatten().tolist() == [math.inf, math.inf]
+    assert torch.reciprocal(wx).flatten().tolist() == [-math.inf, math.inf]
