@@ -7,10 +7,10 @@ import math
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Direction
-from ..mma import K_TILE_BYTES, TILE_N, WARP
+from ..mma import K_TILE_BYTES, WARP
 from ..stage_tables import StageTables, stage_tables
 
-_WORD_BYTES, _VECTOR_BYTES = 4, 16
+_VECTOR_WORDS, _VECTOR_BYTES = 4, 16
 _ONE_NUMBER = ("mean", "total")  # kinds of statistics whose parts have one word; others have two
 
 
@@ -36,13 +36,12 @@ def exchanged_k_tiles(
 def _statistic_k_tiles(tables: StageTables, dim: int, units: int) -> int:
     """Those that parts of statistics fill: `GridStatistics` in lib/stages/grid/statistics.cuh."""
     parts = math.ceil(dim / min(units & -units, WARP))  # lanes of one row share a part
-    row_bytes = 0
+    vectors = 0
     for stage in {statistic.stage for statistic in tables.statistics}:
         own = [statistic.kind for statistic in tables.statistics if statistic.stage == stage]
         words = sum(1 if kind in _ONE_NUMBER else 2 for kind in own)
-        words = words if words <= 2 else 4 * math.ceil(words / 4)
-        row_bytes += _VECTOR_BYTES * math.ceil(parts * words * _WORD_BYTES / _VECTOR_BYTES)
-    return math.ceil(TILE_N * row_bytes / (TILE_N * K_TILE_BYTES))
+        vectors += parts * math.ceil(words / _VECTOR_WORDS)
+    return math.ceil(vectors * _VECTOR_BYTES / K_TILE_BYTES)
 
 
 def exchanges(tables: StageTables | None) -> tuple[int, int]:

@@ -12,11 +12,12 @@
 
 namespace rnnc {
 
-// A region has, for each tile of batch rows, stage, and row, the words of all parts. Those that one
-// stage needs of a part are neighbours: 1, 2, or a multiple of 4, so that readers load vectors.
+// A region has, for each tile of batch rows and stage, [rows of a warp][part][vector][row] of 4
+// words each. So no two blocks write into one sector of L2, and what a warp reads is contiguous.
 template <class Plan>
 struct GridStatistics {
   static constexpr int kPartUnits = minimum(Plan::kUnits & -Plan::kUnits, 32);
+  static constexpr int kWarpRows = 32 / kPartUnits;
   static constexpr int kParts = ceil_div(Plan::kHeadDim, kPartUnits);
   static constexpr bool kWhole = Plan::kHeadDim % kPartUnits == 0;  // no part has padding
 
@@ -30,19 +31,11 @@ struct GridStatistics {
     return count;
   }
   RNNC_CONSTEXPR int words(int stage) { return words_before(stage, Cell::kStageStatistics); }
-  RNNC_CONSTEXPR int part_words(int stage) {
-    return words(stage) <= 2 ? words(stage) : round_up(words(stage), 4);
+  RNNC_CONSTEXPR int vectors(int stage) { return ceil_div(words(stage), 4); }
+  RNNC_CONSTEXPR int stage_bytes(int stage) {
+    return kParts * vectors(stage) * kTileRows * kVectorBytes;
   }
-  RNNC_CONSTEXPR int part_vectors(int stage) { return ceil_div(part_words(stage), 4); }
-  RNNC_CONSTEXPR int vector_parts(int stage) {
-    return ceil_div(4, at_least_one(part_words(stage)));
-  }
-  // A group of parts fills one vector or several.
-  RNNC_CONSTEXPR int groups(int stage) {
-    return part_words(stage) > 0 ? ceil_div(kParts, vector_parts(stage)) : 0;
-  }
-  RNNC_CONSTEXPR int row_bytes(int stage) { return groups(stage) * part_vectors(stage) * 16; }
-  RNNC_CONSTEXPR int stage_bytes(int stage) { return kTileRows * row_bytes(stage); }
+  static constexpr int kVectorBytes = 16;
   static constexpr int kTileBytes =
       round_up(sum_before(Cell::kStages, stage_bytes), kTileKTileBytes);
 
@@ -51,10 +44,10 @@ struct GridStatistics {
   template <int stage, typename Item>
   static RNNC_MEMBER void publish(const Item& it, const Values& value, int first_unit, char* to,
                                   int64 ahead) {
-    constexpr int count = part_words(stage), missing = groups(stage) * vector_parts(stage) - kParts;
+    constexpr int count = words(stage), filled = 4 * vectors(stage);
     if constexpr (count > 0) {
       const int unit = first_unit + it.unit_idx, part = unit / kPartUnits;
-      u32 own[count] = {};
+      u32 own[count];
       for_statistics_of<stage>([&](auto index) {
         constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
         constexpr StatisticKind kind = statistic.kind;
@@ -68,17 +61,16 @@ struct GridStatistics {
         own[first] = __float_as_uint(all.first);
         if (has_second(kind)) own[first + words_of(kind) - 1] = __float_as_uint(all.second);
       });
-      // The last part also writes what fills its vector up.
-      const int filled = part + 1 == kParts ? count * (1 + missing) : count;
-      char* const row = row_at<stage>(it, to) + part * count * 4;
-      repeat<ceil_div(count * (1 + missing), kPartUnits)>([&](int i) {
+      // Whole vectors, though the last words say nothing: a store of whole sectors is faster.
+      repeat<ceil_div(filled, kPartUnits)>([&](int i) {
         const int number = static_cast<int>(threadIdx.x) % kPartUnits + i * kPartUnits;
         u32 word = 0;
         repeat<count>([&](int k) { word = number == k ? own[k] : word; });
         if (part >= kParts || number >= filled) return;
+        char* const at = vector_at<stage>(it, to, part, number / 4) + number % 4 * 4;
         // Not only floats from outside: a negated NaN is the sentinel.
-        st_relaxed_gpu(row + number * 4, word == kSentinel ? 0x7fffffffu : word);
-        if (ahead) prefetch_l2(row + number * 4 + ahead);
+        st_relaxed_gpu(at, word == kSentinel ? 0x7fffffffu : word);
+        if (ahead) prefetch_l2(at + ahead);
       });
     }
   }
@@ -87,19 +79,20 @@ struct GridStatistics {
   template <int stage, typename Item, int n, typename To>
   static RNNC_MEMBER void collect(const Item (&items)[n], int phase, const char* from,
                                   const Wait& wait, const To& to) {
-    if constexpr (part_words(stage) > 0) {
-      constexpr int vectors = part_vectors(stage), lanes = lanes_of(stage);
-      constexpr int each = ceil_div(groups(stage), lanes), own = each * vectors;
+    if constexpr (words(stage) > 0) {
+      constexpr int of_part = vectors(stage), lanes = lanes_of(stage);
+      constexpr int each = ceil_div(kParts, lanes), own = each * of_part;
+      constexpr bool equal = kWhole && kParts % lanes == 0;  // all lanes have equally many values
       const int lane = static_cast<int>(threadIdx.x) % lanes;
-      const auto group = [&](int i) { return lane + i / vectors % each * lanes; };
+      const auto part = [&](int i) { return lane + i / of_part % each * lanes; };
       uint4 words[n * own][1];
       gather<false>(
           words,
           [&](auto i, int) {
-            return row_at<stage>(items[i / own], from) + (group(i) * vectors + i % vectors) * 16;
+            return vector_at<stage>(items[i / own], from, part(i), i % of_part);
           },
           [&](int i) {
-            const bool exists = groups(stage) % lanes == 0 || group(i) < groups(stage);
+            const bool exists = kParts % lanes == 0 || part(i) < kParts;
             return items[i / own].phase == phase && exists;
           },
           wait);
@@ -109,18 +102,15 @@ struct GridStatistics {
           constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
           constexpr StatisticKind kind = statistic.kind;
           constexpr int first = words_before(stage, decltype(index)::value);
-          constexpr int per_vector = vector_parts(stage);
-          Part parts[each * per_vector];
-          repeat<each * per_vector>([&](int i) {
-            const int which = item * own + i / per_vector * vectors;
-            const int word = i % per_vector * part_words(stage) + first;
-            const int part = group(i / per_vector * vectors) * per_vector + i % per_vector;
-            const int units = kEqual<stage> ? kPartUnits : units_of(part);
-            const real second = has_second(kind) ? number(words + which, word + 1) : real(0);
-            parts[i] = {number(words + which, word), second, real(units * statistic.count)};
-            if (!kEqual<stage> && units == 0) parts[i] = no_part<kind>();
+          Part parts[each];
+          repeat<each>([&](int i) {
+            const uint4(*const vector)[1] = words + item * own + i * of_part;
+            const real second = has_second(kind) ? number(vector, first + 1) : real(0);
+            const int units = equal ? kPartUnits : units_of(part(i * of_part));
+            parts[i] = {number(vector, first), second, real(units * statistic.count)};
+            if (!equal && units == 0) parts[i] = no_part<kind>();
           });
-          const Part all = part_of_lanes<kind, lanes - 1, !kEqual<stage>>(united<kind>(parts));
+          const Part all = part_of_lanes<kind, lanes - 1, !equal>(united<kind>(parts));
           set_numbers<kind>(to(item) + statistic.to, all);
         });
       });
@@ -128,28 +118,29 @@ struct GridStatistics {
   }
 
  private:
-  // Of the lanes of a row, those that share its parts. Where fewer of them divide the groups, the
+  // Of the lanes of a row, those that share its parts. Where fewer of them divide the parts, the
   // others read the same ones: then all have as many, and there are fewer shuffles.
   RNNC_CONSTEXPR int lanes_of(int stage) {
     int lanes = kPartUnits;
-    while (groups(stage) % lanes > 0) lanes /= 2;
-    return groups(stage) / lanes * part_vectors(stage) > kMostVectors ? kPartUnits : lanes;
+    while (kParts % lanes > 0) lanes /= 2;
+    return kParts / lanes * vectors(stage) > kMostVectors ? kPartUnits : lanes;
   }
-  static constexpr int kMostVectors = 4;
-  // Whether all lanes have equally many values.
-  template <int stage>
-  static constexpr bool kEqual =
-      kWhole && groups(stage) % lanes_of(stage) == 0 && kParts % vector_parts(stage) == 0;
+  static constexpr int kMostVectors = 6;
 
+  // The units of a part that exist.
   static RNNC_MEMBER int units_of(int part) {
     const int left = Plan::kHeadDim - part * kPartUnits;
     return left < 0 ? 0 : minimum(left, kPartUnits);
   }
+  // A vector of a part, of an item's row.
   template <int stage, typename Item, typename Byte>
-  static RNNC_MEMBER Byte* row_at(const Item& it, Byte* region) {
-    const int row = it.phase * GridSizes<Plan>::kPhaseRows + it.phase_row;
+  static RNNC_MEMBER Byte* vector_at(const Item& it, Byte* region, int part, int vector) {
     constexpr int first = sum_before(stage, stage_bytes);
-    return region + row / kTileRows * kTileBytes + first + row % kTileRows * row_bytes(stage);
+    const int row = it.phase * GridSizes<Plan>::kPhaseRows + it.phase_row;
+    const int group = row % kTileRows / kWarpRows;
+    const int place = (group * kParts + part) * vectors(stage) + vector;
+    return region + row / kTileRows * kTileBytes + first +
+           (place * kWarpRows + row % kWarpRows) * kVectorBytes;
   }
   // A word of several vectors.
   static RNNC_MEMBER real number(const uint4 (*vectors)[1], int word) {
