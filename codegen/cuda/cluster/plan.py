@@ -10,7 +10,9 @@ from ...shape import counted
 from ..copies import states_needed, warp_pitch
 from ..kernel_plan import LaunchShape
 from ..mma import GROUP_UNITS, ITEM_UNITS, TILE_N
+from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
+from . import staged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,21 @@ class ClusterPlan(TiledPlan):
         units = GROUP_UNITS if self.direction == "forward" else ITEM_UNITS
         rows = self.units // units * TILE_N * warp_pitch(1, units, self.dtype)
         return self.ahead * states_needed(cell, self) * rows
+
+    def staged_bytes(self, tables: StageTables) -> int:
+        """Bytes of shared memory that a cell without stages does not need.
+
+        Args:
+            tables: the stages of the plan's direction.
+        """
+        forward = self.direction == "forward"
+        groups = self.units // (GROUP_UNITS if forward else ITEM_UNITS)
+        parts = self.cluster + min(groups, self.warps)
+        found = staged.barrier_bytes(tables) + parts * staged.part_bytes(tables)
+        if not forward:
+            return found + self.ahead * self.warps * staged.number_bytes(tables)
+        shared = 0 if groups % 2 else groups // 2
+        return found + shared * staged.shared_tile_bytes(tables, self.splits)
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z."""

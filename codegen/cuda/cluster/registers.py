@@ -15,7 +15,9 @@ from ...shape import Shape
 TENTHS = 10
 
 
-def cluster_forward_registers(pointwise: Pointwise, shape: Shape, sums: Expression) -> Expression:
+def cluster_forward_registers(
+    pointwise: Pointwise, shape: Shape, sums: Expression | int
+) -> Expression | int:
     """Tenths of a register per thread of the forward kernel.
 
     Args:
