@@ -14,7 +14,9 @@
 the number of a block's warps per scheduler, `fragments` the number of fragments of R per thread,
 and `splits` the number of warps that share K. `rounds` is how often the warps of a scheduler
 compute the equations, `operations` the number of operations in them, and `gates` the number of
-gates without input, in the backward. A cell without dense recurrence has no exchange.
+gates without input, in the backward. A cell without dense recurrence has no exchange. One with
+stages has a further exchange for each stage that waits within a step; parts of statistics are few
+bytes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ..cost.inputs import CostInputs
 from ..cost.waves import waves_of
 from ..limits import KIB
 from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
+from ..stage_tables import stage_tables
 from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
@@ -84,15 +87,21 @@ def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, float]:
 
 
 def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
-    """The time of a push of states, or of partial sums, to all blocks of a cluster."""
-    sources = len(layout_of(inputs.pointwise.cell).sources)
-    if not sources:
-        return 0
+    """The time of a push of states, or of partial sums, to all blocks of a cluster; of all pushes of
+    a step, if it has several.
+    """
     cluster, direction = inputs.constants.cluster, plan.direction
+    sources = len(layout_of(inputs.pointwise.cell).sources)
+    exchanges = min(sources, 1)
+    if tables := stage_tables(inputs.pointwise, direction):
+        sources = len(tables.sources)
+        exchanges += tables.meetings
+    if not exchanges:
+        return 0
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
     latency = cluster.exchange.of(direction) + cluster.size[plan.cluster].of(direction)
-    return latency + cluster.received.of(direction) * received
+    return exchanges * latency + cluster.received.of(direction) * received
 
 
 def _rounds(plan: ClusterPlan) -> int:

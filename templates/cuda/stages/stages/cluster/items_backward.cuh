@@ -103,6 +103,8 @@ struct StagedItems : Items {
         if (a.d_states[s]) found[item].state[s] += state(d_at);
       });
       masks.select_before(item, 0, before[item], last[item]);
+      // Gates that multiply one value share a product, which one of their values gets.
+      repeat<Cell::kValues>([&](int k) { value[item][k] = 0; });
     });
   }
   // Adds the sums that the peers sent for the states.
