@@ -87,9 +87,7 @@ def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, float]:
 
 
 def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
-    """The time of a push of states, or of partial sums, to all blocks of a cluster; of all pushes of
-    a step, if it has several.
-    """
+    """The time of a step's pushes, of states or of partial sums, to all blocks of a cluster."""
     cluster, direction = inputs.constants.cluster, plan.direction
     sources = len(layout_of(inputs.pointwise.cell).sources)
     exchanges = min(sources, 1)

@@ -26,7 +26,12 @@ from ..mma import (
 )
 from ..stage_tables import StageTables, stage_tables
 from . import staged
-from .registers import TENTHS, cluster_backward_registers, cluster_forward_registers
+from .registers import (
+    TENTHS,
+    cluster_backward_registers,
+    cluster_forward_registers,
+    stage_registers,
+)
 
 SIZES = (2, 3, 4, 6, 8, 12, 16)  # blocks per cluster
 SPLITS = (1, 2, 4)  # warps that share K in the forward
@@ -159,7 +164,8 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         if staged.odd_sources(tables):
             buffers = buffers + m["shared_tiles"]
         at_once = staged.sums_at_once(tables, shape.dtype)
-        return cluster_forward_registers(pointwise, shape, at_once), inputs, buffers
+        working = cluster_forward_registers(pointwise, shape, at_once)
+        return working + stage_registers(tables, shape), inputs, buffers
     # The same numbers as kNumAccumulators in the kernel: independent accumulators hide an
     # instruction's latency.
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
@@ -262,4 +268,6 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         )
         m.require((slots > 3).implies(sums == at_once * slots), "one accumulator per tile")
     working = cluster_backward_registers(pointwise, shape, slots, sums, items)
+    if tables:
+        working = working + stage_registers(tables, shape)
     return working, inputs, buffers

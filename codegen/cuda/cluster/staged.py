@@ -1,4 +1,4 @@
-"""What a cluster needs besides for the stages of a cell: bytes of shared memory, and accumulators."""
+"""What a cluster needs for the stages of a cell: bytes of shared memory, and accumulators."""
 
 from __future__ import annotations
 

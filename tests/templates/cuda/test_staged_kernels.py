@@ -1,4 +1,4 @@
-"""Block kernels of cells with stages, compiled: no spills, R in as few registers. No GPU."""
+"""Kernels of cells with stages, compiled: no spills, R in as few registers. No GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
@@ -21,10 +21,10 @@ DTYPES = ["bfloat16", "float16", "float32"]
 pytestmark = pytest.mark.usefixtures("compiler")
 
 
-def source_of(name, dim=64, dtype="bfloat16", gpu="H200"):
+def source_of(name, dim=64, dtype="bfloat16", gpu="H200", variant="block"):
     cell = rnnc.cells.get(name)
     shape = Shape(heads=12, head_dim=dim, batch=16, dtype=dtype)
-    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), "block"))
+    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), variant))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,32 @@ def test_heads_of_64_units(name, registers, compiles_as_planned):
     source = source_of(name)
     assert source.plan.forward.matrix_registers == registers
     compiles_as_planned(source, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"), [("gru_reset_first", 96), ("lem", 128), ("joint_norm_lstm", 128)]
+)
+def test_heads_of_256_units_in_clusters(name, registers, compiles_as_planned):
+    cell, shape = rnnc.cells.get(name), Shape(heads=3, head_dim=256, batch=16)
+    plans = plans_of_kind("cluster", cell, shape, limits_of("H200"))
+    plan = next(p for p in plans if (p.forward.cluster, p.forward.warps) == (8, 4))
+    assert plan.forward.matrix_registers == registers
+    compiles_as_planned(cuda_source(cell, plan), "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["H200", "B200"])
+@pytest.mark.parametrize("name", STAGED)
+def test_every_cell_and_dtype_in_clusters(name, gpu, compiles_as_planned):
+    compiled = 0
+    for dtype, dim in product(DTYPES, (128, 256, 72, 40)):
+        try:
+            source = source_of(name, dim, dtype, gpu, "cluster")
+        except PlanError:
+            continue
+        compiles_as_planned(source, {"H200": "sm_90a", "B200": "sm_100a"}[gpu])
+        compiled += 1
+    assert compiled
 
 
 @pytest.mark.slow
@@ -66,16 +92,17 @@ def accepted(code, headers):
     return True
 
 
-BLOCK_HEADERS = sorted(
+RESIDENT_HEADERS = sorted(
     f"lib/{path.relative_to(HEADERS)}"
     for path in HEADERS.rglob("*.cuh")
     if "alternating" not in path.parts
 )
 
 
-@pytest.mark.parametrize("header", BLOCK_HEADERS)
+@pytest.mark.parametrize("header", RESIDENT_HEADERS)
 def test_a_header_compiles_alone(header):
-    source = source_of("layer_norm_lstm")
+    variant = "cluster" if "cluster" in header else "block"
+    source = source_of("layer_norm_lstm", variant=variant)
     unit = source.backward_unit if "backward" in header else source.forward_unit
-    cell, _, _ = unit.code.partition('#include "lib/stages/block_')
+    cell, _, _ = unit.code.partition(f'#include "lib/stages/{variant}_')
     assert accepted(f'{cell}\n#include "{header}"\n', unit.headers)
