@@ -41,7 +41,7 @@ struct StagedBackward {
   UnweightedCopy unweighted;
   Statistics statistics;
   Handover<true> handover;
-  int steps, fragment;
+  int steps, fragment, first_partial;
   bool is_leader;
   int stage_idx;  // of the step's data
 
@@ -72,8 +72,9 @@ struct StagedBackward {
     number_copy.begin(a, at.head, at.first_row, at.lane);
     unweighted.start(items.unweighted, a, at.time(a), steps - 1, shared + kUnweightedOffset,
                      threadIdx.x);
-    statistics = {shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), at.warp,
-                  at.lane};
+    statistics.prepare(shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), at.warp,
+                       at.lane, at.warp, at.column);
+    first_partial = pin(static_cast<int>(threadIdx.x * sizeof(float)));
     fragment = launder(GradientExchange::first_fragment(at.lane));
     stage_idx = 0;
   }
@@ -113,9 +114,8 @@ struct StagedBackward {
   // Waits for what was pushed at iteration i for a stage, and sums the partials.
   template <int stage>
   RNNC_MEMBER void receive(Received& received, int i) const {
-    const int first = threadIdx.x * static_cast<int>(sizeof(float));
-    const char* from =
-        shared + launder(static_cast<u32>(kPartialsOffset + (i & 1) * kPartialsBytes + first));
+    const char* from = shared + launder(static_cast<u32>(kPartialsOffset +
+                                                         (i & 1) * kPartialsBytes + first_partial));
     mbarrier_wait(barrier_of<stage>(i), i >> 1 & 1, Wait{watchdog, i, kNoStep});
     for_sources_of<stage>([&](auto source) {
       repeat<kItems>([&](int item) {
@@ -132,9 +132,8 @@ struct StagedBackward {
     if constexpr (sources_of(stage) + statistics_of(stage) > 0) {
       if (items.active[0]) {
         statistics.write<stage>(
-            i & 1, at.warp, (at.lane & 18) == 0,
-            [&](int item, int, int k) { return items.value[item][k]; },
-            [&](int item) { return items.exists(item, at); }, [&](int) { return at.column; });
+            i & 1, [&](int item, int, int k) { return items.value[item][k]; },
+            [&](int item) { return items.exists(item, at); });
       }
       __syncthreads();
       statistics.push<stage>(i & 1, [&](int part) {
@@ -174,7 +173,7 @@ struct StagedBackward {
         items.take<stage>(partials);
         real sum[1][at_least_one(Cell::kStageSums)];
         assign(sum[0], items.sum);
-        statistics.collect<stage>(i & 1, sum, [&](int) { return at.column; });
+        statistics.collect<stage>(i & 1, sum);
         assign(items.sum, sum[0]);
       }
     }

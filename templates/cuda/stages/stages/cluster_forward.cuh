@@ -47,6 +47,7 @@ struct StagedForward {
   int steps;
   bool is_leader;
   u32 fragments;
+  int half_offset;  // of the words of a shared tile, among the four of a k_tile
   int stage_idx;  // of the step's inputs
 
   // NOTE: the watchdog is laundered, so that it stays in registers: a kernel argument would be
@@ -61,9 +62,8 @@ struct StagedForward {
         first_unit(static_cast<int>(rank) * Plan::kUnits + group * kGroupUnits),
         handover(arguments) {}
 
-  RNNC_MEMBER int row(int j) const {
-    return 2 * (lane & 3) + (kItems == 2 ? j : split & 1);
-  }
+  // The first of the thread's rows in the tile.
+  RNNC_MEMBER int row() const { return 2 * (lane & 3) + (kItems == 2 ? 0 : split & 1); }
 
   RNNC_MEMBER void load(const Order& order) {
     const int first_column = kItems == 2 ? 0 : split & 1, unit = first_unit + (lane >> 2);
@@ -81,14 +81,16 @@ struct StagedForward {
     is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
     items.load(a, head, unit, first_row + first_column, lane, tile_steps, order);
     push.prepare(shared_begin, rank, first_unit, split & 1, lane);
-    partials.prepare(shared + 2 * kBufferBytes, shared + kSharedTilesOffset, group, split, lane);
-    statistics = {shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), warp, lane};
+    partials.prepare(shared + 2 * kBufferBytes, shared_begin + kSharedTilesOffset, group, split, lane);
+    half_offset = pin((group & 1) * 8);
+    statistics.prepare(shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), warp,
+                       lane, group, row());
     const int item_warp = Plan::kSplits == 1 ? group : group * 2 + (split & 1);
     inputs.start(a, shared_begin, head, first_unit, first_row + first_column, item_warp, lane,
                  tile_steps, order);
     unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
                      32 * item_warp + lane);
-    numbers.begin(a, inputs.time, head, first_row + row(0), computes && first_unit == 0 && lane < 4);
+    numbers.begin(a, inputs.time, head, first_row + row(), computes && first_unit == 0 && lane < 4);
     fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
                     split * kSplitKTiles * StateExchange::kRowsKTileBytes);
     stage_idx = 0;
@@ -136,13 +138,19 @@ struct StagedForward {
   RNNC_MEMBER void multiply(int t) {
     if constexpr (sources_of(stage) > 0) {
       StageProduct<stage> product;
-      items.start_products<stage>(product, group, split);
+      items.start_products<stage>(product, partials);
       const u32 words_at = launder(fragments + buffer_of<stage>(t) * kBufferBytes);
       wait_for<stage>(t);
-      weights.multiply_for<stage>(product, group & 1, [&](int source, int k_tile) {
-        return ld_shared_v4(words_at + source * StateExchange::kBytes +
-                            k_tile * StateExchange::kRowsKTileBytes);
-      });
+      const auto at = [&](int source, int k_tile) -> u32 {
+        return words_at + source * StateExchange::kBytes + k_tile * StateExchange::kRowsKTileBytes;
+      };
+      weights.multiply_for<stage>(
+          product, partials.odd,
+          [&](int source, int k_tile) { return ld_shared_v4(at(source, k_tile)); },
+          [&](int source, int k_tile) {
+            return *reinterpret_cast<const uint2*>(
+                shared_pointer(at(source, k_tile) + half_offset));
+          });
       Totals total;
       partials.add<stage>(total, product, computes);
       items.finish_products<stage>(total);
@@ -158,7 +166,7 @@ struct StagedForward {
     multiply<stage>(t);
     if (computes) {
       items.add_weights<stage>();
-      statistics.collect<stage>(buffer_of<stage>(t), items.number, [&](int j) { return row(j); });
+      statistics.collect<stage>(buffer_of<stage>(t), items.number);
       Words words;
       const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
       with_sigmoid<true>(compute, [&] { items.collect_for<coming>(words, next, lane); });
@@ -171,8 +179,8 @@ struct StagedForward {
     const int buffer = buffer_of<stage>(t);
     if (computes) {
       statistics.write<stage>(
-          buffer, group, lane < 4, [&](int, int j, int k) { return items.value[0][j][k]; },
-          [&](int) { return items.exists; }, [&](int j) { return row(j); });
+          buffer, [&](int, int j, int k) { return items.value[0][j][k]; },
+          [&](int) { return items.exists; });
     }
     __syncthreads();
     statistics.push<stage>(buffer, [&](int part) {

@@ -50,7 +50,8 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
   // Starts the accumulators of a stage: once among the warps that have parts of a tile from its
   // gates.
   template <int stage>
-  RNNC_MEMBER void start_products(StageProduct<stage>& product, int group, int split) const {
+  RNNC_MEMBER void start_products(StageProduct<stage>& product,
+                                  const PartialSums& partials) const {
     for_sources_of<stage>([&](auto source) {
       repeat<Tiles::tiles(source)>(
           [&](int i) { product[Tiles::first_tile(source) + i].clear(); });
@@ -59,10 +60,10 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
       if constexpr (kSeeded && first_of_gate(pair)) {
         repeat<2>([&](int j) {
           const float start = gate[0][j % kItems][kPairGate[pair]];
-          const float own = launder(kItems == 2 || split == j ? start : 0.0f);
+          const float own = launder(kItems == 2 || partials.split == j ? start : 0.0f);
           if constexpr (decltype(is_shared)::value) {
             repeat<2>([&](int own_half) {
-              product[tile].part[0][2 * own_half + j] = own_half == (group & 1) ? own : 0.0f;
+              product[tile].part[0][2 * own_half + j] = own_half == int{partials.odd} ? own : 0.0f;
             });
           } else {
             product[tile].part[0][2 * half + j] = own;

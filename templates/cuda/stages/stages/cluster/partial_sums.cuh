@@ -19,17 +19,29 @@ constexpr int kSharedTileBytes = 2 * kTakers * kSharers * kSharedPartBytes;
 constexpr int kSharedTilesBytes = kShares ? kGroups / 2 * kOddSources * kSharedTileBytes : 0;
 
 struct PartialSums {
-  char* parts;         // of the warps that share K, for this lane
-  char* shared_parts;  // of the warps that share tiles, for this lane
-  int group, split;
+  char* parts;  // of the warps that share K, for this lane
+  // Of the warps that share tiles, for this lane: where it gives a part to taker 0 of the own half
+  // and of the other one, and where the parts lie that it takes. NOTE: pinned, as all of what tells
+  // warps apart: the compiler would read the thread's index again in each step.
+  u32 own_half, other_half, taken;
+  int split, group;
+  bool odd;  // the group
 
-  RNNC_MEMBER void prepare(char* layout_parts, char* tile_parts, int own_group, int own_split,
+  RNNC_MEMBER void prepare(char* layout_parts, u32 tile_parts, int own_group, int own_split,
                            int lane) {
-    group = own_group;
-    split = own_split;
+    group = pin(own_group);
+    split = pin(own_split);
+    odd = pin(group & 1);
     parts = layout_parts + group * 2 * (Plan::kSplits - 1) * kPartialBytes + lane * 8;
-    shared_parts = tile_parts + group / 2 * kOddSources * kSharedTileBytes +
-                   lane * kItems * static_cast<int>(sizeof(float));
+    const u32 pair = tile_parts + group / 2 * kOddSources * kSharedTileBytes +
+                     lane * kItems * static_cast<int>(sizeof(float));
+    const auto part = [&](int half, int taker, int sharer) -> u32 {
+      return pair + ((half * kTakers + taker) * kSharers + sharer) * kSharedPartBytes;
+    };
+    const int sharer = (group & 1) * Plan::kSplits + split;
+    own_half = pin(part(group & 1, 0, sharer));
+    other_half = pin(part(1 - (group & 1), 0, sharer));
+    taken = pin(part(group & 1, Plan::kSplits == 1 ? 0 : split & 1, 0));
   }
 
   // The totals of a stage's tiles; of a shared one in its first half. `computes`: this warp takes
@@ -119,36 +131,45 @@ struct PartialSums {
         parts + (taker * (Plan::kSplits - 1) + other) * kPartialBytes + tile * 256);
   }
 
-  // Of a shared tile, one half of which is of this warp's units.
+  // Of a shared tile, one half of which is of this warp's units. Without branches: a warp writes
+  // what it keeps too, where another one takes the same half.
   template <int n>
   RNNC_MEMBER void give_shared(float (&total)[kItems], const Accumulator<n>& product,
-                               int odd) const {
-    repeat<2>([&](int half) {
-      repeat<kTakers>([&](int taker) {
-        const bool own = half == (group & 1) && (Plan::kSplits == 1 || taker == split);
-        float* const to = shared_part(odd, half, taker, (group & 1) * Plan::kSplits + split);
-        repeat<kItems>([&](int j) {
-          const float value = product.total(2 * half + (kItems == 2 ? j : taker));
-          if (own) {
-            total[j] = value;
-          } else {
-            to[j] = value;
-          }
-        });
+                               int number) const {
+    const float first[2] = {product.total(0), product.total(1)};
+    const float second[2] = {product.total(2), product.total(3)};
+    float own[2], other[2];
+    repeat<2>([&](int j) {
+      own[j] = odd ? second[j] : first[j];
+      other[j] = odd ? first[j] : second[j];
+    });
+    const int offset = number * kSharedTileBytes;
+    if constexpr (kItems == 2) {
+      *reinterpret_cast<float2*>(shared_pointer(other_half + offset)) = {other[0], other[1]};
+      repeat<kItems>([&](int j) { total[j] = own[j]; });
+    } else {
+      repeat<2>([&](int taker) {
+        const int to = offset + taker * kSharers * kSharedPartBytes;
+        *reinterpret_cast<float*>(shared_pointer(own_half + to)) = own[taker];
+        *reinterpret_cast<float*>(shared_pointer(other_half + to)) = other[taker];
       });
-    });
+    }
   }
-  RNNC_MEMBER void take_shared(float (&total)[kItems], int odd) const {
-    const int parity = group & 1, taker = Plan::kSplits == 1 ? 0 : split;
-    repeat<kSharers - 1>([&](int i) {
-      const int own = parity * Plan::kSplits + split, other = i + (i >= own);
-      const float* const from = shared_part(odd, parity, taker, other);
-      repeat<kItems>([&](int j) { total[j] += from[j]; });
-    });
-  }
-  RNNC_MEMBER float* shared_part(int odd, int half, int taker, int sharer) const {
-    const int number = ((odd * 2 + half) * kTakers + taker) * kSharers + sharer;
-    return reinterpret_cast<float*>(shared_parts + number * kSharedPartBytes);
+  RNNC_MEMBER void take_shared(float (&total)[kItems], int number) const {
+    const u32 from = taken + number * kSharedTileBytes;
+    if constexpr (kItems == 2) {
+      // The other warp's part is the second one of an even group, the first one of an odd group.
+      const float2 both =
+          *reinterpret_cast<const float2*>(shared_pointer(from + (odd ? 0 : kSharedPartBytes)));
+      total[0] += both.x;
+      total[kItems - 1] += both.y;
+    } else {
+      float sum = 0;
+      repeat<kSharers>([&](int sharer) {
+        sum += *reinterpret_cast<const float*>(shared_pointer(from + sharer * kSharedPartBytes));
+      });
+      total[0] = sum;
+    }
   }
 };
 

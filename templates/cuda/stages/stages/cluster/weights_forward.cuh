@@ -74,11 +74,21 @@ struct StagedWeights : Weights {
   }
 
   // Adds the products that a stage needs. load(source, k_tile) gives the words of a source.
-  template <int stage, typename Load>
-  RNNC_MEMBER void multiply_for(StageProduct<stage>& product, bool odd_group,
-                                const Load& load) const {
+  // load_half gives two of them: of a source with one gate, whose only tile warps share.
+  template <int stage, typename Load, typename LoadHalf>
+  RNNC_MEMBER void multiply_for(StageProduct<stage>& product, bool odd_group, const Load& load,
+                                const LoadHalf& load_half) const {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
+      if constexpr (is_shared_half(source, 0)) {
+        unroll<kSplitKTiles>([&](auto index) {
+          constexpr int k_tile = decltype(index)::value, tile = Tiles::first_tile(source);
+          const uint2 words = load_half(source, k_tile);
+          product[tile].template add<k_tile>(fragment[k_tile][0][tile], words.x, words.y,
+                                             rounding);
+        });
+        return;
+      }
       for_k_tiles<kSplitKTiles>([&](int k_tile) { return load(source, k_tile); },
                                 [&](auto index, uint4 words) {
                                   constexpr int k_tile = decltype(index)::value;
