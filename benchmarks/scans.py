@@ -44,10 +44,11 @@ class Case(NamedTuple):
 STAGED, WALKS = ("block", "alternating", "reference"), ("walk", "block")
 WIDE = ("walk", "alternating")  # heads that no block has room for
 HEADS = ((12, 64), (3, 256), (1, 768))
+STAGED_AT = {64: STAGED, 256: ("cluster", "alternating"), 768: ("alternating",)}
 TABLES = {
     "stages": [
         *(
-            Case(cell, 16, 1024, *heads, STAGED if heads[1] == 64 else STAGED[1:2])
+            Case(cell, 16, 1024, *heads, STAGED_AT[heads[1]])
             for cell in ("gru_reset_first", "joint_norm_lstm", "lem")
             for heads in HEADS
         ),

@@ -47,11 +47,7 @@ class ClusterPlan(TiledPlan):
         return self.ahead * states_needed(cell, self) * rows
 
     def staged_bytes(self, tables: StageTables) -> int:
-        """Bytes of shared memory that a cell without stages does not need.
-
-        Args:
-            tables: the stages of the plan's direction.
-        """
+        """Bytes of shared memory that a cell without stages does not need."""
         forward = self.direction == "forward"
         groups = self.units // (GROUP_UNITS if forward else ITEM_UNITS)
         parts = self.cluster + min(groups, self.warps)

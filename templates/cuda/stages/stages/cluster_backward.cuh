@@ -23,6 +23,7 @@
 
 #include "lib/exchange/handover.cuh"
 #include "lib/stages/cluster/items_backward.cuh"
+#include "lib/stages/cluster/run.cuh"
 
 namespace rnnc::cluster_backward {
 
@@ -58,13 +59,7 @@ struct StagedBackward {
     weights.load(shared, a.R, a.heads, at.head, at.block_unit, at.lane, [&](int tile, int half) {
       return push.tile[tile] * kTileUnits + 2 * (at.lane >> 2) + half;
     });
-    for (int i = threadIdx.x; i < (kSharedBytes + kStagedBytes) / 4; i += 32 * Plan::kWarps) {
-      reinterpret_cast<u32*>(shared)[i] = 0u;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      repeat<kExchanges>([&](int i) { mbarrier_pair_init(barriers + i * kBarrierPairBytes); });
-    }
+    begin_shared<kSharedBytes + kStagedBytes, 32 * Plan::kWarps>(shared, barriers);
     steps = at.steps;
     is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
     items.load(a, at, copies);
@@ -253,13 +248,7 @@ struct StagedBackward {
 };
 
 RNNC_INLINE void run(const StagedBackwardArguments& a) {
-  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) {
-    StagedBackward block(a);
-    block.load(order);
-    block.begin();
-    block.run_steps();
-    block.end();
-  });
+  run_head_by<StagedBackward>(a);
 }
 
 }  // namespace rnnc::cluster_backward

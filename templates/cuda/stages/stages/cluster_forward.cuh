@@ -22,6 +22,7 @@
 #pragma once
 
 #include "lib/stages/cluster/items_forward.cuh"
+#include "lib/stages/cluster/run.cuh"
 
 namespace rnnc::cluster_forward {
 
@@ -69,13 +70,7 @@ struct StagedForward {
     const int first_column = kItems == 2 ? 0 : split & 1, unit = first_unit + (lane >> 2);
     weights.load(a.R, a.heads, head, unit, group, split * kSplitKTiles, lane);
     char* const shared = shared_pointer(shared_begin);
-    for (int i = threadIdx.x; i < (kSharedBytes + kStagedBytes) / 4; i += 32 * kWarps) {
-      reinterpret_cast<u32*>(shared)[i] = 0u;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      repeat<kExchanges>([&](int i) { mbarrier_pair_init(barriers + i * kBarrierPairBytes); });
-    }
+    begin_shared<kSharedBytes + kStagedBytes, 32 * kWarps>(shared, barriers);
     const TileSteps tile_steps(a, first_row, kColumns);
     steps = static_cast<int>(tile_steps.of(a));
     is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
@@ -249,13 +244,7 @@ struct StagedForward {
 };
 
 RNNC_INLINE void run(const StagedForwardArguments& a) {
-  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) {
-    StagedForward block(a);
-    block.load(order);
-    block.begin();
-    block.run_steps();
-    block.end();
-  });
+  run_head_by<StagedForward>(a);
 }
 
 }  // namespace rnnc::cluster_forward

@@ -2,21 +2,14 @@
 // all cells, what it pushes, and the items of a thread.
 #pragma once
 
-#include "lib/cell/items_backward.cuh"
-
-namespace rnnc {
+#include "lib/stages/one_stage_backward.cuh"
 
 // Of cells without stages: the items below name them, and nothing here uses them.
-__device__ void apply_pointwise_backward(const ReadValues& saved, const States& before,
-                                         const States& after, const Params& param,
-                                         States& d_states, Gates& d_gates, Params& d_params);
-namespace cluster_backward {
+namespace rnnc::cluster_backward {
 __device__ constexpr bool kReachesGate[Cell::kStates][at_least_one(Cell::kGates)] = {};
 __device__ constexpr bool kReachesState[Cell::kStates][Cell::kStates] = {};
 __device__ constexpr bool kReachesParam[Cell::kStates][at_least_one(Cell::kParams)] = {};
-}  // namespace cluster_backward
-
-}  // namespace rnnc
+}  // namespace rnnc::cluster_backward
 
 #include "lib/kernels/cluster/items_backward.cuh"
 #include "lib/stages/arguments.cuh"
