@@ -77,7 +77,8 @@ struct StagedBackward {
   RNNC_MEMBER char* numbers_at(int of_stage) const {
     return shared + kNumbersOffset + of_stage * kNumbersBytes + at.warp * NumberCopy::kBytes;
   }
-  RNNC_MEMBER void prefetch(int t, int to) {
+  // Copies the data of step t, if there is one. The values of `unweighted` belong to the same group.
+  RNNC_MEMBER void copy_data(int t, int to) {
     if (t >= 0) {
       handover.wait(a, t);
       repeat<kItems>([&](int item) {
@@ -85,7 +86,6 @@ struct StagedBackward {
       });
       number_copy.issue(numbers_at(to), at.time(a).at(t));
     }
-    unweighted.issue(a, at.time(a), t >= 0, to);
     cp_async_commit();
   }
   // Before the last step, which runs first.
@@ -99,7 +99,10 @@ struct StagedBackward {
       });
     }
 #pragma unroll 1
-    for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
+    for (int stage = 0; stage < Plan::kNumStages; ++stage) {
+      unweighted.issue(a, at.time(a), steps - 1 - stage >= 0, stage);
+      copy_data(steps - 1 - stage, stage);
+    }
   }
 
   template <int stage>
@@ -175,22 +178,31 @@ struct StagedBackward {
     items.multiply_weights<stage>();
     items.run_stage<stage>(data, buffer, at.column);
     push_for<stage + 1>(i, buffer);
+    if constexpr (stage + 1 < Cell::kStages && stage + 1 == first_wait()) work_in_flight(i);
     items.add_stage<stage>(data);
+  }
+  // While the first exchange within a step is in flight: copies an earlier step's data into the
+  // stage of the step that ran before.
+  RNNC_MEMBER void work_in_flight(int i) {
+    if (i == 0) return;
+    __syncwarp();
+    copy_data(steps - i - Plan::kNumStages, stage_idx > 0 ? stage_idx - 1 : Plan::kNumStages - 1);
   }
 
   RNNC_MEMBER void run_step(int i) {
     const int t = steps - 1 - i;
     char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
-    cp_async_wait<Plan::kNumStages - 1>();
+    cp_async_wait<Plan::kNumStages - 2>();
     __syncwarp();
     unweighted.receive(items.unweighted, a, at.time(a), stage_idx);
+    if constexpr (first_wait() == 0) work_in_flight(i);
     Received received = {};
     unroll<Cell::kStages>(
         [&](auto stage) { run_stage<decltype(stage)::value>(i, received, buffer); });
     end_step(i, t, received);
   }
-  // While the partials are in flight: thread 0 announces the bytes of later iterations, results are
-  // stored, and an earlier step's data is copied into the stage of this step's.
+  // While the partials are in flight: thread 0 announces the bytes of later iterations, and results
+  // are stored.
   RNNC_MEMBER void end_step(int i, int t, const Received& received) {
     if (is_leader) {
       if (Cell::kStateSources > 0 && i > 0) {
@@ -204,8 +216,7 @@ struct StagedBackward {
     items.end_gradient_of(a, t, received);
     items.store_step_of(a, at);
     items.masks.advance();
-    __syncwarp();
-    prefetch(t - Plan::kNumStages, stage_idx);
+    unweighted.issue(a, at.time(a), t - Plan::kNumStages >= 0, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, at, t);

@@ -168,6 +168,7 @@ struct StagedForward {
       if (!last || t + 1 < steps) push.publish_for<coming>(words);
     }
     if constexpr (!last && statistics_of(coming) > 0) push_statistics<coming>(t);
+    if constexpr (coming > 0 && coming == first_wait()) work_in_flight(t);
   }
   template <int stage>
   RNNC_MEMBER void push_statistics(int t) {
@@ -192,13 +193,28 @@ struct StagedForward {
       items.begin_gates(inputs.stage(stage_idx));
       items.read_resets(inputs.stage(stage_idx));
     }
+    if constexpr (first_wait() == 0) work_in_flight(t);
     Items::PerItem<States> next;
     unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
     if (computes) end_step(t, next);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }
-  // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and a
-  // later input is copied into the stage of this step's.
+  // While the first exchange within step t is in flight: stores the results of the step before, and
+  // copies a later input into the stage of this step's, which has been read.
+  RNNC_MEMBER void work_in_flight(int t) {
+    if (!computes) return;
+    handover.publish(a, t - 2);
+    if (t > 0) store_results();
+    __syncwarp();
+    unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
+    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
+  }
+  // Of the next step whose results have not been stored.
+  RNNC_MEMBER void store_results() {
+    items.store_step_of(a);
+    numbers.store(a, inputs.time, items.number);
+  }
+  // While h is in flight: thread 0 announces the bytes of step t + 2.
   RNNC_MEMBER void end_step(int t, const Items::PerItem<States>& next) {
     items.for_each([&](int i, int j) { assign(items.state[i][j], next[i][j]); });
     push.swap_buffers();
@@ -210,13 +226,7 @@ struct StagedForward {
         mbarrier_arrive_expect_tx(barrier_of<decltype(stage)::value>(t), pushed_bytes(stage));
       });
     }
-    handover.publish(a, t - 1);
-    items.store_step_of(a);
-    numbers.store(a, inputs.time, items.number);
     items.masks.advance();
-    __syncwarp();
-    unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
-    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
   }
 
   RNNC_MEMBER void run_steps() {
@@ -225,7 +235,7 @@ struct StagedForward {
       int stop = steps;
       if (kMasked && computes) {
         items.at_rows([&](const auto& valid, const auto& at) {
-          stop = items.masks.begin_part<0>(a, inputs.time, first_row, t, steps, valid, at);
+          stop = items.masks.begin_part<1>(a, inputs.time, first_row, t, steps, valid, at);
         });
       }
 #pragma unroll 1
@@ -234,6 +244,9 @@ struct StagedForward {
   }
   RNNC_MEMBER void end() {
     if (computes) {
+      handover.publish(a, steps - 2);
+      items.masks.begin_store(steps - 1);
+      if (steps > 0) store_results();
       handover.publish(a, steps - 1);
       items.at_rows(
           [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });

@@ -14,6 +14,13 @@ namespace rnnc {
 RNNC_CONSTEXPR bool waits_within(int stage) {
   return stage > 0 && stage < Cell::kStages && exchanges_before(stage);
 }
+// The first of these stages; 0 if there is none. What can wait is done while its data is in flight.
+RNNC_CONSTEXPR int first_wait() {
+  for (int stage = 1; stage < Cell::kStages; ++stage) {
+    if (waits_within(stage)) return stage;
+  }
+  return 0;
+}
 // The number of the exchange that a stage waits for.
 RNNC_CONSTEXPR int exchange_of(int stage) {
   int number = 0;
