@@ -35,8 +35,8 @@ from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
 # How much longer an exchange within a step takes, in ns, on an H100, 2026-11-27.
-_CALLED = PerDirection(130, 400)  # of what called gates multiply
-_STATISTICS = PerDirection(260, 260)
+_CALLED = PerDirection(100, 270)  # of what called gates multiply
+_STATISTICS = PerDirection(280, 190)
 
 
 def cluster_step(inputs: CostInputs, plan: ClusterPlan) -> Step:
