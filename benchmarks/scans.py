@@ -41,18 +41,22 @@ class Case(NamedTuple):
         return f"{self.cell} B {self.batch}, {self.heads} x {self.dim}, T {self.steps}"
 
 
-STAGED, WALKS = ("block", "alternating", "reference"), ("walk", "block")
+WALKS = ("walk", "block")
+STAGED = {
+    64: ("block", "alternating", "reference"),
+    256: ("cluster", "alternating"),
+    768: ("grid", "alternating"),
+}  # by the units of a head
 WIDE = ("walk", "alternating")  # heads that no block has room for
 HEADS = ((12, 64), (3, 256), (1, 768))
-STAGED_AT = {64: STAGED, 256: ("cluster", "alternating"), 768: ("alternating",)}
 TABLES = {
     "stages": [
         *(
-            Case(cell, 16, 1024, *heads, STAGED_AT[heads[1]])
+            Case(cell, 16, 1024, *heads, STAGED[heads[1]])
             for cell in ("gru_reset_first", "joint_norm_lstm", "lem")
             for heads in HEADS
         ),
-        Case("block_gru", 16, 512, 8, 64, STAGED),
+        Case("block_gru", 16, 512, 8, 64, STAGED[64]),
     ],
     "walks": [
         Case("hgrn", 16, 16384, 4, 128, WALKS),

@@ -85,12 +85,17 @@ def repeated(
     for node in ordered(roots):
         if any(a in varies for a in node.args):
             varies.add(node)
-        # A condition has no name in generated code outside its expression.
-        own = node.is_condition or _is_tagged(node, since)
         if node.op in STAGES and node not in varies:
             before[node] = None  # whatever its arguments are: no pass exchanges values of units
-        elif own or any(a in inside for a in node.args):
+        elif _is_tagged(node, since) or any(a in inside for a in node.args):
             inside.add(node)
+    # A condition that a pass reads has no name in generated code outside its expression.
+    conditions = [a for node in inside for a in node.args if a.is_condition]
+    while conditions:
+        condition = conditions.pop()
+        if condition not in inside:
+            inside.add(condition)
+            conditions += [a for a in condition.args if a.is_condition]
     read = [a for node in ordered(roots, stop=before) if node in inside for a in node.args]
     outer = dict.fromkeys(
         n for n in (*read, *roots) if n not in inside and not n.is_number and not n.is_condition

@@ -132,6 +132,7 @@ KINDS: dict[str, PlanKind] = {
             partial(grid_kernels, streams=False, near=_FURTHER),
             least_grid_nanoseconds,
             largest_grid_head,
+            takes_stages=True,
         ),
         PlanKind(WalkPlan, walk_kernels, walk_kernels, tilings=walk_tilings),
         PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels, takes_stages=True),

@@ -150,6 +150,11 @@ class StageTables:
         """The first of the stages that follow each other without a product of a matrix."""
         return (0, *sorted({source.stage for source in self.sources if source.state < 0}))
 
+    @property
+    def first_stage_waits(self) -> bool:
+        """Whether the first stage of a forward reads gates, and so waits for products of states."""
+        return not self.stages[0].read.isdisjoint(self.layout.gates.names)
+
     def stage_of(self, names: tuple[str, ...]) -> list[int]:
         """The stage of a backward that computes the gradient of each name."""
         of = {name: place for place, each in enumerate(self.stages) for name in each.results}

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import rnnc
-from rnnc import Gate, Param, State, sigmoid, tanh
+from rnnc import Gate, Param, State, clip_gradient, sigmoid, sin, tanh, where
 from rnnc.cellspec.expression.graph import everywhere
 from rnnc.cellspec.expression.node import ordered
 from rnnc.cellspec.printing.equations import equation_lines, equation_terms
@@ -121,6 +121,26 @@ def test_what_no_pass_changes_is_computed_once():
         "t0 = sigmoid(g) + w",
         "repeat 3 times, from t1 = h:",
         "  t1 = t1*t0 + tanh(t1)",
+        "h' = t1",
+    )
+
+
+def test_a_value_behind_a_condition_is_computed_before_the_loop():
+    """A pass that reads it does not run its loop again, so that what it clips is clipped once."""
+
+    @rnnc.cell
+    def chosen(h: State, v: State):
+        start = where(h > 1, h, 1)
+        first = rnnc.repeat(2, lambda a: sigmoid(clip_gradient(a, 0.3)), start)
+        return rnnc.repeat(3, lambda a: where(h > 1, sin(a + first), a * start), v), first
+
+    assert chosen.equations() == (
+        "start = where((h > 1), h, 1)",
+        "repeat 2 times, from t0 = start:",
+        "  t0 = sigmoid(clip_gradient(t0, 0.3))",
+        "v' = t0",
+        "repeat 3 times, from t1 = v:",
+        "  t1 = where((h > 1), sin(t1 + v'), t1*start)",
         "h' = t1",
     )
 

@@ -13,6 +13,7 @@ from .loops import with_loops
 from .scans import without_matrices
 from .stages import with_stages
 from .tree import Case, CellDraw
+from .write_cell import functions_used
 
 _DTYPES = {
     "cpu": {"float64": 50, "float32": 30, "bfloat16": 10, "float16": 10},
@@ -92,6 +93,9 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         flags="shipped" if settings.shipped and number % settings.shipped == 0 else "quick",
         **_sizes(random, half, settings.device, variant),
     )
+    if half and "rms_norm" in functions_used(cell):
+        # Of one unit it is a sign, whose gradient is the difference of two equal roundings.
+        case = replace(case, dim=max(case.dim, 2))
     if through == "scan":
         case = replace(case, reverse=random.random() < 0.4)
     elif through != "step":  # both directions have no steps

@@ -1,13 +1,14 @@
 """The estimated time per step of a grid plan's kernel.
 
-    step      = waves * (hop + work)                                         with one phase
-    step      = waves * phases * max(work + grid.phase, hop + 0.65 * work)   with more
+    step      = waves * (hops * hop + work)                                  with one phase
+    step      = waves * phases * max(work + hops * grid.phase, hops * hop + 0.65 * work)
+                                                                             with more
     work      = gathered + product + pointwise
     hop       = grid.hop + grid.cluster_hop[cluster] + blocks * grid.block (+ grid.sector)
     gathered  = KiB * grid.gather (+ warps * grid.cluster_warp in clusters)
     product   = max(instructions * (warps_per_scheduler * grid.matrix + grid.chain),
                     streamed bytes / bandwidth)
-                + warps * (0.6 + 0.4 * tiles) * grid.warp
+                + products * warps * (0.6 + 0.4 * tiles) * grid.warp
     pointwise = (items - 1) * grid.item + items * operations * grid.operation
     start     = waves * (grid.start + KiB of R * grid.load)
 
@@ -18,6 +19,9 @@ phase, `items` the number of units of batch rows per thread. In TF32 `grid.chain
 `grid.chain`, and 3xTF32 takes `chip.float32` times as many instructions. Streamed parts of R come
 while the rest is multiplied, at `grid.l2_bandwidth` if all of them fit the L2 cache, else at
 `grid.memory_bandwidth`.
+
+`hops` is 1, and `products` too. In a cell with stages they count how often blocks wait for each
+other in a step, and how often for products.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from ..cost.inputs import CostInputs
 from ..cost.waves import launches_of
 from ..limits import KIB, Limits
 from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, SCHEDULERS, SECTOR_BYTES, TILE_N, WARP
+from ..stage_tables import stage_tables
+from .exchange import exchanges
 from .plan import GridPlan
 
 _SHOWN = 0.65  # of a phase's work that hides nothing of its hop
@@ -59,7 +65,8 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
     gathered = rows * plan.exchange_k_tiles * K_TILE_BYTES / plan.cluster / KIB
     gather = gathered * grid.gather.of(direction)
     multiply = _multiply(inputs, plan, tiles)
-    partial_sums = plan.warps * grid.warp.of(direction) * (0.6 + 0.4 * tiles)
+    hops, products = exchanges(stage_tables(inputs.pointwise, direction))
+    partial_sums = products * plan.warps * grid.warp.of(direction) * (0.6 + 0.4 * tiles)
     cluster_sums = plan.warps * grid.cluster_warp if plan.cluster > 1 else 0
     items = math.ceil(rows * plan.units / plan.threads)
     further_items = (items - 1) * grid.item.of(direction)
@@ -75,9 +82,9 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
         work += further_items
         work += equations
         if plan.phases == 1:
-            return waves * (exchange * hop + work)
-        phase = work + exchange * grid.phase.of(direction)
-        return waves * plan.phases * max(phase, exchange * hop + _SHOWN * work)
+            return waves * (exchange * hops * hop + work)
+        phase = work + exchange * hops * grid.phase.of(direction)
+        return waves * plan.phases * max(phase, exchange * hops * hop + _SHOWN * work)
 
     return step
 

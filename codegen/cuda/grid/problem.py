@@ -9,10 +9,11 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Model
 from ....constrint.language.expression import Expression
 from ...derive import derive
-from ...layout import layout_of
 from ...shape import Direction, Shape
+from ..block.sources import block_sources
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
+from ..stage_tables import stage_tables
 from .plan import RING_BYTES
 from .registers import (
     STREAM_REGISTERS,
@@ -87,9 +88,11 @@ def grid_problem(
         >>> print(m.solve()["blocks"])
         48
     """
-    layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
+    pointwise, forward = derive(cell), direction == "forward"
+    tables = stage_tables(pointwise, direction)
+    products = block_sources(pointwise, tables)
     dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
-    sources, pairs = len(layout.sources), len(layout.pair_gates)
+    sources, pairs = len(products), sum(source.pairs for source in products)
     phase_tiles = rows.tiles // rows.phases
     group_rows, phase_rows = TILE_N * rows.tiles, TILE_N * phase_tiles
     m = Model()
@@ -135,22 +138,21 @@ def grid_problem(
         m.require((each - 1) * warps < dim_k_tiles, "no more k-tiles per warp than needed")
         m.require(k_tiles == sources * each, "k-tiles per warp")
         m.require(kept <= each, "k-tiles in registers")
-        halves: list[Expression] = [unit_groups * count for count in layout.source_pairs]
+        halves: list[Expression] = [unit_groups * source.pairs for source in products]
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
         work = 2 * 4 * phase_rows * width * warps * (units + 1)
         elsewhere = each - kept
-        working, each_item = forward_registers(pointwise, shape, tf32)
+        working, each_item = forward_registers(pointwise, shape, tables, tf32)
     else:
         of_source = []
-        for source, count in zip(layout.sources, layout.source_pairs, strict=True):
-            state = layout.states[source]
-            own = m.int(f"k_tiles_{state}", 1, 512)
+        for name, count, _ in products:
+            own = m.int(f"k_tiles_{name}", 1, 512)
             m.require(
-                own * warps * cluster >= count * dim_k_tiles, f"every k-tile of {state} has a warp"
+                own * warps * cluster >= count * dim_k_tiles, f"every k-tile of {name} has a warp"
             )
             m.require(
                 (own - 1) * warps * cluster < count * dim_k_tiles,
-                f"no more k-tiles of {state} per warp than needed",
+                f"no more k-tiles of {name} per warp than needed",
             )
             of_source.append(own)
         m.require(k_tiles == sum(of_source), "k-tiles per warp")
@@ -165,7 +167,7 @@ def grid_problem(
         work = 2 * 4 * pitch * sources * TILE_M * warps * tiles
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         elsewhere = k_tiles - kept
-        working, each_item = backward_registers(pointwise, shape, tf32)
+        working, each_item = backward_registers(pointwise, shape, tables, tf32)
     counts = []
     for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)
@@ -173,7 +175,14 @@ def grid_problem(
         m.require(2 * own <= half + 1, f"less than a tile of padding, {number}")
         counts.append(own)
     m.require(tiles == sum(counts), "tiles per block")
-    all_tiles = tiles if forward else sources * tiles
+    all_tiles: Expression | int
+    at_once = [source.at_once for source in products]  # the sums of one stage are in registers
+    if not forward:
+        all_tiles = sum(at_once) * tiles
+    elif all(at_once):
+        all_tiles = tiles
+    else:
+        all_tiles = sum(count for count, widest in zip(counts, at_once, strict=True) if widest)
     gathered = m.int("gathered", 1, _GATHERED)
     fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
     vectors = _GATHERED // phase_tiles - fewer * streaming

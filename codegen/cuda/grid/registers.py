@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...derive import Pointwise
 from ...layout import Layout, layout_of
 from ...shape import Shape
+from ..stage_tables import StageTables
 
 WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
 
@@ -18,7 +19,9 @@ WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
 STREAM_REGISTERS = 80
 
 
-def forward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -> tuple[int, int]:
+def forward_registers(
+    pointwise: Pointwise, shape: Shape, tables: StageTables | None = None, tf32: bool = False
+) -> tuple[int, int]:
     """Registers per thread of the forward kernel, and registers per item of a thread.
 
     Gathered vectors and accumulators come in addition.
@@ -26,16 +29,19 @@ def forward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) ->
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
+        tables: the stages of a forward.
         tf32: whether float32 is multiplied as TF32.
     """
     layout = layout_of(pointwise.cell)
     working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape, tf32)
     working += pointwise.extra_values("forward")
     each_item = len(layout.states) + 6 * len(layout.gates) + 3 * len(pointwise.saved)
-    return working, each_item + _values_per_unit(layout)
+    return working, each_item + _values_per_unit(layout) + _between_stages(tables)
 
 
-def backward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -> tuple[int, int]:
+def backward_registers(
+    pointwise: Pointwise, shape: Shape, tables: StageTables | None = None, tf32: bool = False
+) -> tuple[int, int]:
     """The same of the backward kernel."""
     layout = layout_of(pointwise.cell)
     gates = len(layout.gates)
@@ -43,7 +49,15 @@ def backward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -
     working += pointwise.extra_values("backward")
     read = len(pointwise.saved) + len(layout.unweighted)
     each_item = 3 * len(layout.states) + 4 * gates + 3 * read
-    return working + _padding(shape, tf32), each_item + _values_per_unit(layout)
+    each_item += _values_per_unit(layout) + _between_stages(tables)
+    return working + _padding(shape, tf32), each_item
+
+
+def _between_stages(tables: StageTables | None) -> int:
+    """Registers per item for what a stage leaves for others, and for numbers of a head."""
+    if tables is None:
+        return 0
+    return len(tables.values) + 2 * (len(tables.numbers) + len(tables.statistics))
 
 
 def _values_per_unit(layout: Layout) -> int:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
-from ...layout import layout_of
+from ...derive import derive
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
 from ..cost.estimate import USUAL_STEPS, StepEstimate
@@ -26,6 +26,7 @@ from ..refusal import (
     refuse_float64,
 )
 from .cost import grid_start, grid_step
+from .exchange import exchanged_k_tiles
 from .plan import GridPlan
 from .problem import Rows, grid_problem
 
@@ -44,7 +45,8 @@ def grid_kernels(
     """The grid plans of one direction: the cheapest for each cut of the batch, and those with
     nearly the same estimate.
 
-    Plans stream a part of R only if no kernel keeps all of R on the chip.
+    Plans stream a part of R only if no kernel keeps all of R on the chip, and never that of a cell
+    with stages.
 
     Args:
         request: what the plans are asked for.
@@ -59,6 +61,7 @@ def grid_kernels(
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     _check(cell, shape)
+    streams = streams and not cell.has_stages  # whose products come in another order
     found = _candidates(cell, shape, limits, direction, request.tf32, False, near)
     if streams and not found:
         found = _candidates(cell, shape, limits, direction, request.tf32, True, near)
@@ -175,8 +178,7 @@ def _kernel(
     rows: Rows,
     found: Solution,
 ) -> GridPlan:
-    layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
-    forward = direction == "forward"
+    threads, units = 4 * WARP * found["quarter"], GROUP_UNITS * found["unit_groups"]
     dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     return GridPlan(
         direction=direction,
@@ -191,10 +193,12 @@ def _kernel(
         phases=rows.phases,
         blocks=found["blocks"],
         cluster=found["cluster"],
-        units=GROUP_UNITS * found["unit_groups"],
-        k_tiles=found["each"] if forward else found["k_tiles"],
+        units=units,
+        k_tiles=found["each"] if direction == "forward" else found["k_tiles"],
         register_k_tiles=found["kept"],
-        exchange_k_tiles=dim_k_tiles * len(layout.sources if forward else layout.pair_gates),
+        exchange_k_tiles=exchanged_k_tiles(
+            derive(cell), direction, shape.head_dim, dim_k_tiles, units
+        ),
         tiles=found["tiles"],
         streamed_k_tiles=found["streamed"],
     )
@@ -210,7 +214,7 @@ def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:
 
 def _check(cell: CellSpec, shape: Shape) -> None:
     refuse_float64("grid", cell, shape)
-    if not layout_of(cell).sources:
+    if not cell.dense_pairs:
         raise PlanError(
             f"grid plan of {cell.name} for {shape}",
             "no dense recurrent matrix",
@@ -278,7 +282,7 @@ def largest_grid_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) 
         limits: the GPU.
         heads: that share the chip.
     """
-    if not layout_of(cell).sources:
+    if not cell.dense_pairs:
         return 0  # blocks have nothing to exchange
     return largest_beyond_gaps(
         largest_grid_dim(cell, dtype, limits, heads), _fits(cell, dtype, limits, heads)

@@ -84,7 +84,8 @@ def test_every_search_leaves_out_the_kinds_that_refuse():
 def test_auto_takes_a_block_or_a_cluster_where_one_has_room():
     assert plan_for(GRU, SHAPE, H200).variant == "block"
     assert plan_for(GRU, Shape(3, 256, 16), H200).variant == "cluster"
-    assert plan_for(GRU, Shape(1, 1024, 16), H200).variant == "alternating"
+    assert plan_for(GRU, Shape(1, 1024, 16), H200).variant == "grid"
+    assert plan_for(GRU, Shape(1, 4096, 16), H200).variant == "alternating"
 
 
 @pytest.mark.parametrize("name", ["lem", "rhn", "layer_norm_lstm", "block_gru"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, State, largest, rms_norm, tanh
+from rnnc import Gate, State, largest, layer_norm, rms_norm, tanh
 
 ROUNDED = 0.02  # of the largest gradient: bfloat16
 
@@ -20,7 +20,12 @@ def without_gates(*, h: State):
     return 0.9 * rms_norm(h + 0.1)
 
 
-def gradients(cell, sizes, backend, dtype, leaves, variant):
+@rnnc.cell
+def of_one_unit(*, g: Gate, h: State):
+    return 0.25 + layer_norm(g)
+
+
+def gradients(cell, sizes, backend, dtype, leaves, variant="block"):
     """Gradients of the tensors of a call, from values that bfloat16 has."""
     torch.manual_seed(5)
     found = [leaf.bfloat16().to(dtype).requires_grad_() for leaf in leaves]
@@ -47,6 +52,22 @@ def test_gradients_in_two_bytes(cell, variant, dim, emulated_blocks, poisoned):
     for ours, exact in zip(found, wanted, strict=True):
         if exact is not None and exact.numel():
             assert (ours.double() - exact).abs().max() <= ROUNDED * exact.abs().max()
+
+
+@pytest.mark.parametrize("kernels", ["emulated_blocks", "emulated_alternating"])
+def test_a_norm_of_one_unit(kernels, request, poisoned):
+    """It is the bias, and passes no gradient, though the backward reads rounded gates."""
+    request.getfixturevalue(kernels)
+    sizes, variant = (3, 4, 2, 1), "block" if kernels == "emulated_blocks" else "alternating"
+    torch.manual_seed(2)
+    wx = (torch.randn(*sizes, 1) + 3).bfloat16().requires_grad_()
+    R, b = torch.full((1, 2, 1, 1), 0.37).bfloat16(), torch.full((1, 2, 1), 0.123).bfloat16()
+    first = torch.full((3, 2, 1), 0.71).bfloat16()
+    options = {"backend": "simulated", "variant": variant}
+    over_time, _ = rnnc.scan(of_one_unit, wx, R, b, (first,), **options)
+    d_wx = torch.autograd.grad(over_time[0].float().sum(), wx)[0]
+    assert (over_time[0] == 0.25).all()
+    assert not d_wx.any()
 
 
 @pytest.mark.parametrize("kernels", ["emulated_blocks", "emulated_alternating"])

@@ -21,9 +21,12 @@ DTYPES = ["bfloat16", "float16", "float32"]
 pytestmark = pytest.mark.usefixtures("compiler")
 
 
-def source_of(name, dim=64, dtype="bfloat16", gpu="H200", variant="block"):
+ARCHS = {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}
+
+
+def source_of(name, dim=64, dtype="bfloat16", gpu="H200", heads=12, variant="block"):
     cell = rnnc.cells.get(name)
-    shape = Shape(heads=12, head_dim=dim, batch=16, dtype=dtype)
+    shape = Shape(heads=heads, head_dim=dim, batch=16, dtype=dtype)
     return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), variant))
 
 
@@ -54,16 +57,46 @@ def test_every_cell_and_dtype_in_clusters(name, gpu, compiles_as_planned):
     compiled = 0
     for dtype, dim in product(DTYPES, (128, 256, 72, 40)):
         try:
-            source = source_of(name, dim, dtype, gpu, "cluster")
+            source = source_of(name, dim, dtype, gpu, variant="cluster")
         except PlanError:
             continue
-        compiles_as_planned(source, {"H200": "sm_90a", "B200": "sm_100a"}[gpu])
+        compiles_as_planned(source, ARCHS[gpu])
+        compiled += 1
+    assert compiled
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"),
+    [
+        ("gru_reset_first", 72),
+        pytest.param("lem", 96, marks=pytest.mark.slow),
+        pytest.param("joint_norm_lstm", 96, marks=pytest.mark.slow),
+    ],
+)
+def test_a_head_of_768_units(name, registers, compiles_as_planned):
+    source = source_of(name, 768, heads=1, variant="grid")
+    forward = source.plan.forward
+    assert (forward.blocks, forward.warps, forward.matrix_registers) == (48, 8, registers)
+    compiles_as_planned(source, "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ARCHS)
+@pytest.mark.parametrize("name", STAGED)
+def test_every_cell_in_a_grid(name, gpu, compiles_as_planned):
+    compiled = 0
+    for dtype, dim in zip(DTYPES, (768, 330, 256), strict=True):
+        try:
+            source = source_of(name, dim, dtype, gpu, 1, "grid")
+        except PlanError:
+            continue
+        compiles_as_planned(source, ARCHS[gpu])
         compiled += 1
     assert compiled
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("gpu", ARCHS)
 @pytest.mark.parametrize("name", STAGED)
 def test_every_cell_and_dtype(name, gpu, compiles_as_planned):
     compiled = 0
@@ -72,7 +105,7 @@ def test_every_cell_and_dtype(name, gpu, compiles_as_planned):
             source = source_of(name, dim, dtype, gpu)
         except PlanError:
             continue
-        compiles_as_planned(source, {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}[gpu])
+        compiles_as_planned(source, ARCHS[gpu])
         compiled += 1
     assert compiled or name in ("mogrifier_lstm", "nested_lstm"), "no head fits"
 
@@ -92,16 +125,16 @@ def accepted(code, headers):
     return True
 
 
-RESIDENT_HEADERS = sorted(
+HEADERS_OF_RESIDENT_PLANS = sorted(
     f"lib/{path.relative_to(HEADERS)}"
     for path in HEADERS.rglob("*.cuh")
     if "alternating" not in path.parts
 )
 
 
-@pytest.mark.parametrize("header", RESIDENT_HEADERS)
+@pytest.mark.parametrize("header", HEADERS_OF_RESIDENT_PLANS)
 def test_a_header_compiles_alone(header):
-    variant = "cluster" if "cluster" in header else "block"
+    variant = next((kind for kind in ("cluster", "grid") if kind in header), "block")
     source = source_of("layer_norm_lstm", variant=variant)
     unit = source.backward_unit if "backward" in header else source.forward_unit
     cell, _, _ = unit.code.partition(f'#include "lib/stages/{variant}_')

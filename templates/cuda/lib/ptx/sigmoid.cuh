@@ -18,7 +18,7 @@ RNNC_INLINE float quick_sigmoid(float x) { return ::fmaf(0.5f, tanh_approx(0.5f 
 // For arguments above the bound; records the lowest argument.
 struct QuickSigmoid {
   float lowest[2] = {0, 0};  // of even and of odd calls: two short chains of minima
-  int calls = 0;             // a constant once the equations are inlined
+  int calls = 0;  // a constant once the equations are inlined, unless a condition skips some
   RNNC_MEMBER float operator()(float x) {
     float& least = lowest[calls++ % 2];
     least = ::fminf(least, x);
@@ -52,7 +52,9 @@ RNNC_INLINE void with_sigmoid(const Items& items, const Finish& finish) {
     QuickSigmoid quick;
     items(quick);
     bool redo = quick.below_bound();
-    if (full_warps && quick.calls > 0) redo = __any_sync(~0u, redo);
+    // NOTE: whether or not this lane has called it: a condition of the equations may skip a call in
+    // some lanes, and all of them must vote.
+    if (full_warps) redo = __any_sync(~0u, redo);
     finish();
     if (__builtin_expect(redo, 0)) {
       items(full);

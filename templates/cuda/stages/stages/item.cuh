@@ -43,5 +43,27 @@ RNNC_INLINE void for_weights_of(const Body& body) {
     if constexpr (weight.stage == stage) body(weight);
   });
 }
+// body(index) for each statistic that a stage needs.
+template <int stage, typename Body>
+RNNC_INLINE void for_statistics_of(const Body& body) {
+  unroll<Cell::kStageStatistics>([&](auto index) {
+    if constexpr (kStageStatistics[decltype(index)::value].stage == stage) body(index);
+  });
+}
+// Adds the states to the gates that read them through weights per unit.
+RNNC_INLINE void add_state_diagonal(Gates& gate, const Diagonal& diagonal, const States& state) {
+  repeat<Cell::kStateDiagonals>([&](int n) {
+    const int i = kDiagonalOrder[n];
+    gate[kDiagonalGate[i]] += diagonal[i] * state[kDiagonalSource[i]];
+  });
+}
+// Adds the gradients of gates to the states that they read through weights per unit.
+RNNC_INLINE void add_state_diagonal_gradient(States& d_state, const Diagonal& diagonal,
+                                             const Gates& d_gate) {
+  repeat<Cell::kStateDiagonals>([&](int n) {
+    const int i = kDiagonalOrder[n];
+    d_state[kDiagonalSource[i]] += diagonal[i] * d_gate[kDiagonalGate[i]];
+  });
+}
 
 }  // namespace rnnc

@@ -11,4 +11,10 @@ RNNC_INLINE float rsqrt(float x) {
 }
 RNNC_INLINE double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 
+// The variance that a norm divides by. The distance of one value from itself is 0, whatever divides
+// it. A backward that reads rounded gates finds another distance: divided by infinity, it is 0 too.
+RNNC_INLINE real divisor_of(real variance, real count) {
+  return count > real(1) ? variance : real(__uint_as_float(0x7f800000u));
+}
+
 }  // namespace rnnc

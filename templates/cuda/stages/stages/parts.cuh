@@ -7,6 +7,7 @@
 
 #include "lib/ptx/math.cuh"
 #include "lib/ptx/types.cuh"
+#include "lib/stages/math.cuh"
 #include "lib/stages/tables.cuh"
 
 namespace rnnc {
@@ -126,7 +127,7 @@ RNNC_INLINE void set_numbers(real* to, const Part& all) {
     to[1] = all.second;
   } else if constexpr (kind == StatisticKind::kMoments) {
     to[0] = all.first;
-    to[1] = all.second * share;
+    to[1] = divisor_of(all.second * share, all.count);
   } else {
     to[0] = all.second;
     to[1] = all.first;

@@ -7,6 +7,7 @@
 
 #include "lib/ptx/math.cuh"
 #include "lib/stages/alternating/workspace.cuh"
+#include "lib/stages/math.cuh"
 
 namespace rnnc::alternating {
 
@@ -137,7 +138,7 @@ RNNC_INLINE void compute_statistics(const StagedWorkspace& workspace, int number
       if (kind == StatisticKind::kMoments) {
         const real off = second.of[i][0] / units;
         number[0] += off;
-        number[1] = second.of[i][1] / units - off * off;
+        number[1] = divisor_of(second.of[i][1] / units - off * off, units);
       } else if (kind == StatisticKind::kLargest) {
         number[1] = second.of[i][0];
       } else if (kind == StatisticKind::kSoftmax) {

@@ -63,12 +63,6 @@ struct BlockStatistics {
     real first, second;
   };
 
-  template <int stage, typename Body>
-  static RNNC_MEMBER void for_statistics_of(const Body& body) {
-    unroll<Cell::kStageStatistics>([&](auto index) {
-      if constexpr (kStageStatistics[decltype(index)::value].stage == stage) body(index);
-    });
-  }
   static RNNC_MEMBER Words* at(char* base, int statistic, int warp, int row) {
     return reinterpret_cast<Words*>(base + (statistic * warps + warp) * kWarpBytes) + row;
   }
