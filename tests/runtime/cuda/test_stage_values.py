@@ -160,8 +160,8 @@ def test_eight_rows_per_block(name, emulated_blocks, staged_cells, poisoned, mon
 )
 @pytest.mark.parametrize("name", STAGED)
 def test_cells_of_the_library(name, variant, dim, dtype, emulated_blocks, poisoned):
-    if variant == "block" and name in ("mogrifier_lstm", "nested_lstm"):  # 13 and 12 matrices
-        pytest.skip("no block has room for its matrices")
+    if name in ("mogrifier_lstm", "nested_lstm") and (variant, dtype) != ("cluster", torch.float16):
+        pytest.skip("no plan of the kind has room for its 13 or 12 matrices")
     if name == "layer_norm_slstm" and dtype != torch.float32:
         pytest.skip("it divides by a state, which is as likely to be 0 as any other number here")
     compare(rnnc.cells.get(name), MASKS, dim, dtype, variant)
