@@ -44,7 +44,7 @@ class Case(NamedTuple):
 WALKS = ("walk", "block")
 STAGED = {
     64: ("block", "alternating", "reference"),
-    256: ("alternating",),
+    256: ("cluster", "alternating"),
     768: ("grid", "alternating"),
 }  # by the units of a head
 WIDE = ("walk", "alternating")  # heads that no block has room for

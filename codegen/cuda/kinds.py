@@ -121,6 +121,7 @@ KINDS: dict[str, PlanKind] = {
             # The estimates of clusters that exchange nothing were fitted to no measurement.
             partial(cluster_kernels, exchanging=True),
             largest_head=largest_cluster_head,
+            takes_stages=True,
         ),
         PlanKind(
             GridPlan,

@@ -12,6 +12,7 @@ from ..shape import Direction, Shape
 from .kernel_plan import MOST_BLOCKS, ResidentPlan
 from .limits import KIB, Limits
 from .mma import WARP
+from .stage_tables import StageTables
 
 # Of the registers that the constraints leave to a kernel the compiler uses 0.6 to 0.99.
 _USED_REGISTERS = 0.9
@@ -91,6 +92,14 @@ class TiledPlan(ResidentPlan):
     def matrix_kib(self) -> float:
         """KiB of R that a block holds in its registers."""
         return self.threads * self.matrix_registers * 4 / KIB
+
+    @abstractmethod
+    def staged_bytes(self, tables: StageTables) -> int:
+        """Bytes of shared memory that a cell without stages does not need.
+
+        Args:
+            tables: the stages of the plan's direction.
+        """
 
     @abstractmethod
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:

@@ -89,11 +89,7 @@ class BlockPlan(TiledPlan):
         return self.ahead * states_needed(cell, self) * rows
 
     def staged_bytes(self, tables: StageTables) -> int:
-        """Bytes of shared memory that a cell without stages does not need.
-
-        Args:
-            tables: the stages of the plan's direction.
-        """
+        """Bytes of shared memory that a cell without stages does not need."""
         parts = self.warps * part_bytes(tables, self.rows)
         numbers = self.ahead * number_bytes(tables, self.rows)
         return parts + numbers + store_bytes(tables, self.rows, self.head_dim, self.dtype)

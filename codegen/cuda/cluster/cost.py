@@ -14,7 +14,9 @@
 the number of a block's warps per scheduler, `fragments` the number of fragments of R per thread,
 and `splits` the number of warps that share K. `rounds` is how often the warps of a scheduler
 compute the equations, `operations` the number of operations in them, and `gates` the number of
-gates without input, in the backward. A cell without dense recurrence has no exchange.
+gates without input, in the backward. A cell without dense recurrence has no exchange. One with
+stages has a further exchange for each stage that waits within a step: nothing else runs while it is
+in flight, and parts of statistics are few bytes, but are joined in several turns.
 """
 
 from __future__ import annotations
@@ -22,14 +24,19 @@ from __future__ import annotations
 import math
 
 from ...layout import layout_of
+from ..cost.constants import PerDirection
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..cost.waves import waves_of
 from ..limits import KIB
 from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
+from ..stage_tables import stage_tables
 from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
+# How much longer an exchange within a step takes, in ns, on an H100, 2026-11-27.
+_CALLED = PerDirection(100, 270)  # of what called gates multiply
+_STATISTICS = PerDirection(280, 190)
 
 
 def cluster_step(inputs: CostInputs, plan: ClusterPlan) -> Step:
@@ -84,15 +91,23 @@ def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, float]:
 
 
 def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
-    """The time of a push of states, or of partial sums, to all blocks of a cluster."""
-    sources = len(layout_of(inputs.pointwise.cell).sources)
-    if not sources:
-        return 0
+    """The time of a step's pushes, of states or of partial sums, to all blocks of a cluster."""
     cluster, direction = inputs.constants.cluster, plan.direction
+    sources = len(layout_of(inputs.pointwise.cell).sources)
+    exchanges = min(sources, 1)
+    further = 0.0
+    if tables := stage_tables(inputs.pointwise, direction):
+        sources = len(tables.sources)
+        exchanges += tables.meetings
+        called = len({source.stage for source in tables.sources if source.state < 0})
+        further = called * _CALLED.of(direction)
+        further += (tables.meetings - called) * _STATISTICS.of(direction)
+    if not exchanges:
+        return 0
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
     latency = cluster.exchange.of(direction) + cluster.size[plan.cluster].of(direction)
-    return latency + cluster.received.of(direction) * received
+    return further + exchanges * latency + cluster.received.of(direction) * received
 
 
 def _rounds(plan: ClusterPlan) -> int:

@@ -11,7 +11,9 @@ from ...shape import counted
 from ..copies import states_needed, warp_pitch
 from ..kernel_plan import LaunchShape
 from ..mma import GROUP_UNITS, ITEM_UNITS, TILE_N
+from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
+from . import staged
 
 # Operations of a backward map up to which it is applied twice. us per step, H100, 2026-11-27, one
 # head of 256, bfloat16, batch 16, T 1024, twice / once: a chain of 514 operations 1.40 / 1.63, a
@@ -61,6 +63,17 @@ class ClusterPlan(TiledPlan):
             pointwise: of the cell.
         """
         return pointwise.linear and pointwise.backward.operations <= _MOST_TWICE
+
+    def staged_bytes(self, tables: StageTables) -> int:
+        """Bytes of shared memory that a cell without stages does not need."""
+        forward = self.direction == "forward"
+        groups = self.units // (GROUP_UNITS if forward else ITEM_UNITS)
+        parts = self.cluster + min(groups, self.warps)
+        found = staged.barrier_bytes(tables) + parts * staged.part_bytes(tables)
+        if not forward:
+            return found + self.ahead * self.warps * staged.number_bytes(tables)
+        shared = 0 if groups % 2 else groups // 2
+        return found + shared * staged.shared_tile_bytes(tables, self.splits)
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z."""

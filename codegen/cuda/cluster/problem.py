@@ -10,6 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
+from ..block.sources import block_sources
 from ..copies import unweighted_pitch, warp_pitch
 from ..limits import Limits
 from ..mma import (
@@ -23,7 +24,14 @@ from ..mma import (
     TILE_N,
     WARP,
 )
-from .registers import TENTHS, cluster_backward_registers, cluster_forward_registers
+from ..stage_tables import StageTables, stage_tables
+from . import staged
+from .registers import (
+    TENTHS,
+    cluster_backward_registers,
+    cluster_forward_registers,
+    stage_registers,
+)
 
 SIZES = (2, 3, 4, 6, 8, 12, 16)  # blocks per cluster
 SPLITS = (1, 2, 4)  # warps that share K in the forward
@@ -115,10 +123,11 @@ _Sizes = tuple[Expression | int, Expression | int, Expression | int]
 def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     """The forward's own constraints: a warp owns 8 units, and `splits` warps share K."""
     layout, pointwise = layout_of(cell), derive(cell)
-    sources, element = len(layout.sources), shape.element_bytes
+    tables = stage_tables(pointwise, "forward")
+    sources, element = block_sources(pointwise, tables), shape.element_bytes
     cluster, splits, units, warps = (m[n] for n in ("cluster", "splits", "units", "warps"))
     all_k_tiles = math.ceil(shape.head_dim * element / K_TILE_BYTES)
-    tiles = sum(math.ceil(pairs / 2) for pairs in layout.source_pairs)
+    tiles = sum(math.ceil(source.pairs / 2) for source in sources)
     k_tiles = m.int("k_tiles", 1, all_k_tiles + 1)
     buffer = m.int("buffer", 1, 2**20)  # k-tiles
     groups = m.int("groups", 1, math.ceil(shape.head_dim / GROUP_UNITS))
@@ -133,7 +142,10 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     m.require(
         (splits > 1).implies((splits - 1) * k_tiles < all_k_tiles), "no warp without a part of K"
     )
-    m.require(m["matrix"] == K_TILE_REGISTERS * tiles * k_tiles, "R in registers")
+    if tables and staged.odd_sources(tables):
+        _share_tiles(m, tables, tiles)
+    else:
+        m.require(m["matrix"] == K_TILE_REGISTERS * tiles * k_tiles, "R in registers")
     # The buffer holds the units of all blocks and the k-tiles of all warps.
     taken, read = cluster * units * element, splits * k_tiles
     m.require(K_TILE_BYTES * buffer >= taken, "a buffer for all units")
@@ -145,7 +157,15 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     group += unweighted_pitch(cell) * GROUP_UNITS
     inputs = groups * TILE_N * group
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
-    buffers = 2 * (sources * TILE_N * K_TILE_BYTES) * buffer + parts
+    buffers = 2 * (len(sources) * TILE_N * K_TILE_BYTES) * buffer + parts
+    if tables:
+        buffers = buffers + staged.barrier_bytes(tables) + staged.part_bytes(tables) * cluster
+        buffers = buffers + staged.part_bytes(tables) * groups
+        if staged.odd_sources(tables):
+            buffers = buffers + m["shared_tiles"]
+        at_once = staged.sums_at_once(tables, shape.dtype)
+        working = cluster_forward_registers(pointwise, shape, at_once)
+        return working + stage_registers(tables, shape), inputs, buffers
     # The same numbers as kNumAccumulators in the kernel: independent accumulators hide an
     # instruction's latency.
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
@@ -165,12 +185,38 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     return cluster_forward_registers(pointwise, shape, sums), inputs, buffers
 
 
+def _share_tiles(m: Model, tables: StageTables, tiles: int) -> None:
+    """Two warps share a tile of each source with an odd number of gates; a last group has none to
+    share with, and half of its tile is padding.
+    """
+    units, groups, splits, k_tiles, matrix = (
+        m[n] for n in ("units", "groups", "splits", "k_tiles", "matrix")
+    )
+    most = max(staged.shared_tile_bytes(tables, of) for of in SPLITS)
+    shared = m.int("shared_tiles", 0, most * _NAMED_BARRIERS)  # bytes
+    halves = 2 * tiles - staged.odd_sources(tables)
+    alone = units % TILE_M == GROUP_UNITS
+    m.require(groups <= 2 * _NAMED_BARRIERS, "a barrier for the warps that share tiles")
+    m.require(
+        alone | (matrix == K_TILE_REGISTERS // 2 * halves * k_tiles), "R in registers, by halves"
+    )
+    m.require(alone.implies(matrix == K_TILE_REGISTERS * tiles * k_tiles), "R in registers")
+    m.require(alone.implies(shared == 0), "no shared tiles")
+    for of in SPLITS:
+        taken = staged.shared_tile_bytes(tables, of)
+        m.require(
+            alone | (splits == of).implies(2 * shared == taken * groups),
+            f"the parts of tiles that {2 * of} warps share",
+        )
+
+
 def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     """The backward's own constraints: warps share the rows of R and the items of the block."""
     layout, pointwise = layout_of(cell), derive(cell)
-    sources, k_tile = len(layout.sources), K_TILE_BYTES // shape.element_bytes
+    tables = stage_tables(pointwise, "backward")
+    sources, k_tile = block_sources(pointwise, tables), K_TILE_BYTES // shape.element_bytes
     cluster, units, warps = (m[n] for n in ("cluster", "units", "warps"))
-    most = max(layout.source_pairs, default=1) * (shape.head_dim + TILE_M)
+    most = max((s.pairs for s in sources), default=1) * (shape.head_dim + TILE_M)
     slots = m.int("slots", 1, shape.head_dim)  # tiles per warp
     items = m.int("items", 1, _MOST_ITEMS)
     row = m.int("row", 1, 2**20)
@@ -180,10 +226,10 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     m.require(ITEM_UNITS * items * warps >= units, "every unit has a warp")
     m.require(ITEM_UNITS * (items - 1) * warps < units, "no more units per warp than needed")
     k_tiles: Expression | int = 0
-    for source, pairs in zip(layout.sources, layout.source_pairs, strict=True):
-        found = m.int(f"k_tiles_{layout.states[source]}", 1, math.ceil(most / k_tile))
-        m.require(k_tile * found >= pairs * units, f"all of K for {layout.states[source]}")
-        m.require(k_tile * (found - 1) < pairs * units, f"no more of K for {layout.states[source]}")
+    for source, pairs, _ in sources:
+        found = m.int(f"k_tiles_{source}", 1, math.ceil(most / k_tile))
+        m.require(k_tile * found >= pairs * units, f"all of K for {source}")
+        m.require(k_tile * (found - 1) < pairs * units, f"no more of K for {source}")
         k_tiles = found + k_tiles
     m.require(m["matrix"] == K_TILE_REGISTERS * k_tiles * slots, "R in registers")
     m.require(2 * row >= k_tiles, "a row of the buffer for all of K")
@@ -194,20 +240,34 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     # The states before each step that the backward reads, and the gradients of all states after it.
     reads = sum(states_read_before(pointwise)) + len(layout.states)
     step += reads * warp_pitch(1, ITEM_UNITS, shape.dtype)
-    shares = sources * TILE_N * _SUM_BYTES * cluster * units
+    shares = len(sources) * TILE_N * _SUM_BYTES * cluster * units
     buffers = 2 * TILE_N * EXCHANGE_ROW_BYTES * row + 2 * shares
     inputs: Expression | int = units * (TILE_N * step // ITEM_UNITS)
     if cell.inputs:
         inputs = inputs + unweighted_pitch(cell) * WARP * warps * items
-    # The same numbers as kNumAccumulators in the kernel.
-    sums = m.int("sums", 0, 4 * sources * (shape.head_dim + TILE_M))
-    if shape.element_bytes == 4:
-        m.require(sums == 4 * sources * slots, "two accumulators per sum")
-    else:
-        m.require((slots == 1).implies(sums == 4 * sources), "four accumulators per tile")
+    if tables:
+        item_groups = m.int("item_groups", 1, shape.head_dim)  # of the block, at most its warps
+        m.require(ITEM_UNITS * item_groups <= units, "every group has units")
         m.require(
-            slots.isin([2, 3]).implies(sums == 2 * sources * slots), "two accumulators per tile"
+            (item_groups == warps) | (ITEM_UNITS * item_groups == units), "every group has a part"
         )
-        m.require((slots > 3).implies(sums == sources * slots), "one accumulator per tile")
+        m.require(item_groups <= warps, "every part has a warp")
+        buffers = buffers + staged.barrier_bytes(tables)
+        buffers = buffers + staged.part_bytes(tables) * cluster
+        buffers = buffers + staged.part_bytes(tables) * item_groups
+        inputs = inputs + staged.number_bytes(tables) * warps
+    # The same numbers as kNumAccumulators in the kernel.
+    at_once = staged.sources_at_once(tables) if tables else len(sources)
+    sums = m.int("sums", 0, 4 * at_once * (shape.head_dim + TILE_M))
+    if shape.element_bytes == 4:
+        m.require(sums == 4 * at_once * slots, "two accumulators per sum")
+    else:
+        m.require((slots == 1).implies(sums == 4 * at_once), "four accumulators per tile")
+        m.require(
+            slots.isin([2, 3]).implies(sums == 2 * at_once * slots), "two accumulators per tile"
+        )
+        m.require((slots > 3).implies(sums == at_once * slots), "one accumulator per tile")
     working = cluster_backward_registers(pointwise, shape, slots, sums, items)
+    if tables:
+        working = working + stage_registers(tables, shape)
     return working, inputs, buffers

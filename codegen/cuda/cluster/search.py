@@ -57,7 +57,7 @@ def cluster_kernels(
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("cluster", cell, shape)
-    if exchanging and not cell.dense_pairs:
+    if exchanging and not cell.dense_pairs and not cell.has_stages:
         raise PlanError(
             f"cluster plan of {cell.name} for {shape}",
             "no dense recurrent matrix",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 from rnnc.codegen.cuda.block.search import block_tilings
+from rnnc.codegen.cuda.cluster.search import cluster_kernels
 from rnnc.codegen.cuda.kinds import KINDS, best_tilings, kinds_for
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
@@ -80,8 +81,9 @@ def test_every_search_leaves_out_the_kinds_that_refuse():
     assert kinds == {name for name, kind in KINDS.items() if kind.takes_stages}
 
 
-def test_auto_takes_a_block_where_one_has_room():
+def test_auto_takes_a_block_or_a_cluster_where_one_has_room():
     assert plan_for(GRU, SHAPE, H200).variant == "block"
+    assert plan_for(GRU, Shape(3, 256, 16), H200).variant == "cluster"
     assert plan_for(GRU, Shape(1, 1024, 16), H200).variant == "grid"
     assert plan_for(GRU, Shape(1, 4096, 16), H200).variant == "alternating"
 
@@ -104,6 +106,50 @@ def test_block_plans_stay_within_every_limit(name, dtype):
             saved = len(tables.functions.saved_statistics) if direction == "backward" else 0
             assert plan.staged_bytes(tables) >= parts + plan.ahead * plan.rows * saved * 4
             assert plan.shared > plan.staged_bytes(tables)
+
+
+@pytest.mark.parametrize("name", ["gru_reset_first", "rhn", "layer_norm_lstm", "block_gru"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_cluster_plans_stay_within_every_limit(name, dtype):
+    # Counted again from the meaning of the fields, not from the constraints.
+    cell = rnnc.cells.get(name)
+    shape = Shape(2, 192, 16, dtype=dtype)
+    for direction in DIRECTIONS:
+        tables = tables_of(name, direction)
+        for plan in cluster_kernels(PlanRequest(cell, shape, H200), direction):
+            held = plan.cluster * plan.threads * plan.matrix_registers * 4
+            assert held >= len(cell.dense_pairs) * 192**2 * shape.element_bytes
+            assert plan.matrix_registers < plan.registers <= H200.registers_per_thread
+            blocks = plan.blocks_per_multiprocessor
+            assert blocks * (plan.shared + 1024) <= H200.shared_per_multiprocessor
+            # Two buffers, of two numbers of eight rows, for each block and for some warps.
+            parts = len(tables.statistics) * 2 * (plan.cluster + 1) * 64
+            called = [s for s in tables.sources if s.state < 0]
+            units = plan.cluster * plan.units * 8 * 2 * len(called)
+            size = shape.element_bytes if direction == "forward" else 4
+            saved = len(tables.functions.saved_statistics) if direction == "backward" else 0
+            numbers = plan.ahead * plan.warps * 8 * saved * 4
+            assert plan.staged_bytes(tables) >= parts + numbers + 16 * tables.meetings
+            assert plan.shared >= plan.staged_bytes(tables) + units * size
+
+
+def test_no_gate_pads_r_in_a_cluster_of_whole_tiles():
+    halves_of = {"gru_reset_first": 3, "lem": 4, "rhn": 6, "multiplicative_lstm": 5}
+    for name, halves in halves_of.items():
+        request = PlanRequest(rnnc.cells.get(name), Shape(3, 256, 16), H200)
+        for plan in cluster_kernels(request, "forward"):
+            assert plan.units % 16 or plan.matrix_registers * plan.splits == halves * 32
+
+
+def test_the_estimate_of_a_cluster_counts_the_exchanges_of_a_step():
+    def exchange(name, direction):
+        request = PlanRequest(rnnc.cells.get(name), Shape(3, 256, 16), H200)
+        plan = cluster_kernels(request, direction)[0]
+        return plan.estimate.exchange
+
+    for direction in DIRECTIONS:
+        assert exchange("gru_reset_first", direction) > 1.5 * exchange("gru", direction)
+        assert exchange("rhn", direction) > 1.2 * exchange("gru_reset_first", direction)
 
 
 def test_a_source_is_the_same_whatever_the_order_of_declarations():

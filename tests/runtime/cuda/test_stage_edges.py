@@ -25,11 +25,11 @@ def of_one_unit(*, g: Gate, h: State):
     return 0.25 + layer_norm(g)
 
 
-def gradients(cell, sizes, backend, dtype, leaves):
+def gradients(cell, sizes, backend, dtype, leaves, variant="block"):
     """Gradients of the tensors of a call, from values that bfloat16 has."""
     torch.manual_seed(5)
     found = [leaf.bfloat16().to(dtype).requires_grad_() for leaf in leaves]
-    options = {"variant": "block"} if backend == "simulated" else {}
+    options = {"variant": variant} if backend == "simulated" else {}
     wx, R, h = found
     over_time, _ = rnnc.scan(
         cell, wx, R if R.numel() else None, None, (h,), backend=backend, **options
@@ -38,15 +38,17 @@ def gradients(cell, sizes, backend, dtype, leaves):
     return torch.autograd.grad(over_time[0], found, seed, allow_unused=True)
 
 
+@pytest.mark.parametrize(("variant", "dim"), [("block", 8), ("cluster", 40)])
 @pytest.mark.parametrize("cell", [with_largest, without_gates], ids=lambda cell: cell.name)
-def test_gradients_in_two_bytes(cell, emulated_blocks, poisoned):
+def test_gradients_in_two_bytes(cell, variant, dim, emulated_blocks, poisoned):
     """The backward reads rounded gates: it cannot tell again which unit has the largest value."""
-    sizes, gates = (6, 3, 2, 8), len(cell.gates)
+    sizes, gates = (6, 3, 2, dim), len(cell.gates)
     torch.manual_seed(1)
-    R = torch.randn(gates, 2, 8, 8) * 0.5 if gates else torch.empty(0)
-    leaves = torch.randn(*sizes, gates), R, torch.randn(6, 2, 8)
-    wanted = gradients(cell, sizes, "reference", torch.float64, leaves)
-    found = gradients(cell, sizes, "simulated", torch.bfloat16, leaves)
+    R = torch.randn(gates, 2, dim, dim) * 1.4 / dim**0.5 if gates else torch.empty(0)
+    leaves = torch.randn(*sizes, gates), R, torch.randn(6, 2, dim)
+    wanted = gradients(cell, sizes, "reference", torch.float64, leaves, variant)
+    found = gradients(cell, sizes, "simulated", torch.bfloat16, leaves, variant)
+    assert {plan.kind for plan in emulated_blocks} == {variant}
     for ours, exact in zip(found, wanted, strict=True):
         if exact is not None and exact.numel():
             assert (ours.double() - exact).abs().max() <= ROUNDED * exact.abs().max()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
@@ -37,6 +37,32 @@ def test_heads_of_64_units(name, registers, compiles_as_planned):
     source = source_of(name)
     assert source.plan.forward.matrix_registers == registers
     compiles_as_planned(source, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"), [("gru_reset_first", 96), ("lem", 128), ("joint_norm_lstm", 128)]
+)
+def test_heads_of_256_units_in_clusters(name, registers, compiles_as_planned):
+    cell, shape = rnnc.cells.get(name), Shape(heads=3, head_dim=256, batch=16)
+    plans = plans_of_kind("cluster", cell, shape, limits_of("H200"))
+    plan = next(p for p in plans if (p.forward.cluster, p.forward.warps) == (8, 4))
+    assert plan.forward.matrix_registers == registers
+    compiles_as_planned(cuda_source(cell, plan), "sm_90a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["H200", "B200"])
+@pytest.mark.parametrize("name", STAGED)
+def test_every_cell_and_dtype_in_clusters(name, gpu, compiles_as_planned):
+    compiled = 0
+    for dtype, dim in product(DTYPES, (128, 256, 72, 40)):
+        try:
+            source = source_of(name, dim, dtype, gpu, variant="cluster")
+        except PlanError:
+            continue
+        compiles_as_planned(source, ARCHS[gpu])
+        compiled += 1
+    assert compiled
 
 
 @pytest.mark.parametrize(
@@ -108,7 +134,7 @@ HEADERS_OF_RESIDENT_PLANS = sorted(
 
 @pytest.mark.parametrize("header", HEADERS_OF_RESIDENT_PLANS)
 def test_a_header_compiles_alone(header):
-    variant = "grid" if "grid" in header else "block"
+    variant = next((kind for kind in ("cluster", "grid") if kind in header), "block")
     source = source_of("layer_norm_lstm", variant=variant)
     unit = source.backward_unit if "backward" in header else source.forward_unit
     cell, _, _ = unit.code.partition(f'#include "lib/stages/{variant}_')

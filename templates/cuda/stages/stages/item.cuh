@@ -9,12 +9,13 @@ namespace rnnc {
 using Values = real[at_least_one(Cell::kValues)];
 using Numbers = real[at_least_one(Cell::kStatistics)];
 
-// Before which stage a step needs the product of a dense pair.
-RNNC_CONSTEXPR int stage_of_pair(int pair) {
+RNNC_CONSTEXPR int source_of_pair(int pair) {
   int source = 0;
   while (pair >= kSourceFirstPair[source] + kSourcePairs[source]) ++source;
-  return kSourceStage[source];
+  return source;
 }
+// Before which stage a step needs the product of a dense pair.
+RNNC_CONSTEXPR int stage_of_pair(int pair) { return kSourceStage[source_of_pair(pair)]; }
 // Whether units wait for each other before a stage: for products with matrices, or for numbers.
 RNNC_CONSTEXPR bool exchanges_before(int stage) {
   for (int i = 0; i < Cell::kSources; ++i) {

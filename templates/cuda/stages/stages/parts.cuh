@@ -80,19 +80,38 @@ RNNC_INLINE Part united(Part (&parts)[n]) {
   return parts[0];
 }
 
-// The part of the values of all lanes whose indices differ in the bits of `lanes`. If not `counted`,
-// each lane has as many values, and the compiler knows how many.
+// The part that the lane with another `bit` of its index gives. If not `counted`, it is of as many
+// values, and the compiler knows how many.
+template <StatisticKind kind, bool counted>
+RNNC_INLINE Part part_across(const Part& given, int bit) {
+  Part other = given;
+  other.first = __shfl_xor_sync(~0u, given.first, 1 << bit);
+  if (has_second(kind)) other.second = __shfl_xor_sync(~0u, given.second, 1 << bit);
+  if (counted) other.count = __shfl_xor_sync(~0u, given.count, 1 << bit);
+  return other;
+}
+// The part of the values of all lanes whose indices differ in the bits of `lanes`.
 template <StatisticKind kind, int lanes, bool counted>
 RNNC_INLINE Part part_of_lanes(Part part) {
   repeat<5>([&](int bit) {
-    if (!(lanes >> bit & 1)) return;
-    Part other = part;
-    other.first = __shfl_xor_sync(~0u, part.first, 1 << bit);
-    if (has_second(kind)) other.second = __shfl_xor_sync(~0u, part.second, 1 << bit);
-    if (counted) other.count = __shfl_xor_sync(~0u, part.count, 1 << bit);
-    add_part<kind>(part, other);
+    if (lanes >> bit & 1) add_part<kind>(part, part_across<kind, counted>(part, bit));
   });
   return part;
+}
+// The first step of that for two rows at once: a lane goes on with the second row if the lowest bit
+// of `lanes` is set in its index. The order of addition is that of a single row.
+template <StatisticKind kind, int lanes, bool counted>
+RNNC_INLINE Part part_of_own_row(const Part (&row)[2], bool second) {
+  constexpr int bit = lanes & 1 ? 0 : lanes & 2 ? 1 : 2;
+  static_assert(lanes >> bit & 1, "one of the lowest bits");
+  const auto pick = [](bool first, const Part& a, const Part& b) -> Part {
+    return {first ? a.first : b.first, first ? a.second : b.second, first ? a.count : b.count};
+  };
+  const Part own = pick(second, row[1], row[0]);
+  const Part other = part_across<kind, counted>(pick(second, row[0], row[1]), bit);
+  Part to = pick(second, other, own);
+  add_part<kind>(to, pick(second, own, other));
+  return to;
 }
 
 // The numbers of a statistic from the part of all its values.

@@ -2,17 +2,8 @@
 // the layout of shared memory.
 #pragma once
 
-#include "lib/cell/items_backward.cuh"
-
-namespace rnnc {
-
-// Of cells without stages: the items below name it, and nothing here calls it.
-__device__ void apply_pointwise_backward(const ReadValues& saved, const States& before,
-                                         const States& after, const Params& param,
-                                         States& d_states, Gates& d_gates, Params& d_params);
-
-}  // namespace rnnc
-
+#include "lib/stages/one_stage_backward.cuh"
+// Its items need the above.
 #include "lib/kernels/block/items_backward.cuh"
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
