@@ -32,7 +32,10 @@ T ld_relaxed_gpu(const T* from) {
   return *from;
 }
 inline uint4 ld_relaxed_gpu_v4(const char* from) { return loaded<uint4>(from); }
-inline void st_relaxed_gpu(char* to, u32 word) { memcpy(to, &word, sizeof word); }
+template <typename T>
+void st_relaxed_gpu(char* to, T word) {
+  memcpy(to, &word, sizeof word);
+}
 template <typename T>
 void red_add(T* to, T value) {
   *to += value;

@@ -1,0 +1,247 @@
+// Backward kernel of a scan plan: tiles of steps from the last one on. What is carried are
+// gradients of states; the adjoint of a step is linear in them, whatever the step is.
+#pragma once
+
+#include "lib/cell/item_backward.cuh"
+#include "lib/kernels/scan/tile.cuh"
+
+namespace rnnc::scan_backward {
+
+using namespace scan;
+
+constexpr int kSteps = Plan::kChunk;
+// Sums of a unit over time, and of the gradients of reset values.
+constexpr int kResetSums = kMasked ? Cell::kStates : 0;
+constexpr int kAllSums = Cell::kSums + kResetSums;
+struct SharedSums {
+  SumOverTime sum[at_least_one(kAllSums)][Plan::kWarps][kLanes];
+};
+constexpr int kSumsAt = round_up(static_cast<int>(sizeof(Shared)), 8);
+static_assert(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0) == Plan::kPlannedShared,
+              "the plan counted another size");
+
+#ifdef RNNC_UNWEIGHTED
+constexpr int kOthers = Cell::kUnweighted;
+#else
+constexpr int kOthers = 0;
+#endif
+RNNC_INLINE bool is_read(int s) { return kReads[s]; }
+
+// The steps of a thread, from the last one on.
+struct Chunk {
+  walk::UnitValues param;
+  Diagonal diagonal;
+  Vec<Element, Cell::kSaved> saved[kSteps];
+  real other[kSteps][at_least_one(kOthers)];
+  Vec<Element, 1> gradient[kSteps][Cell::kStates];
+  Vec<Element, 1> state[kSteps + 1][Cell::kStates];  // after each step; the last one is before it
+  bool restarts[kSteps];
+  Resets resets;
+  States late[kSteps];
+
+  RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const int64 size = a.batch * channel.plane;
+    const char* const rows =
+        kMasked ? restarts_of(a, channel.place, channel.time.reversed) : nullptr;
+    const bool restarts_first = walk::restarts_first(a, channel);
+    repeat<kSteps + 1>([&](int j) {
+      const int t = tile.count - 1 - tile.first - j;
+      const int64 place = t >= 0 ? channel.time.at(t) : 0;
+      const int64 offset = place * size + channel.offset();
+      repeat<Cell::kStates>([&](int s) {
+        state[j][s] = {};
+        if (!kReads[s]) return;
+        if (t >= 0) state[j][s].load(a.states[s] + offset);
+        if (t == -1 && tile.count) {
+          state[j][s].load(walk::first_states(a, channel, s, restarts_first));
+        }
+      });
+      if (j == kSteps) return;
+      saved[j] = {};
+      if (t >= 0) saved[j].load(a.saved + offset * Cell::kSaved);
+      repeat<Cell::kStates>([&](int s) {
+        gradient[j][s] = {};
+        if (t >= 0 && a.d_states[s]) {
+          gradient[j][s].load(a.d_states[s] + place * a.d_states_time[s] +
+                              channel.row * a.d_states_row[s] + channel.unit);
+        }
+      });
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      if (t >= 0) load_unweighted(other[j], 0, a, channel, place);
+      restarts[j] = false;
+      if (kMasked && t > 0) {
+        restarts[j] = ld_global_nc_u8(rows + place) & restart_bit(channel.place);
+      }
+      if (kResetsLate) {
+        repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
+        if (restarts[j]) Resets::load(late[j], a, channel, place, is_read);
+      }
+    });
+    resets.begin(a, channel, is_read);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
+  RNNC_MEMBER void states_of(int j, States& before, States& after) const {
+    repeat<Cell::kStates>([&](int s) {
+      before[s] = after[s] = 0;
+      if (!kReads[s]) return;
+      after[s] = state[j][s][0];
+      before[s] = state[j + 1][s][0];
+      if (!kMasked) return;
+      const real to = kResetsLate ? late[j][s] : resets.constant[s];
+      before[s] = restarts[j] ? to : before[s];
+    });
+  }
+  // The adjoint of a step, without the gradients of its own results.
+  RNNC_MEMBER void step(int j, States& d_state, Gates& d_gate, Params& d_param) const {
+    ReadValues values;
+    repeat<Cell::kSaved>([&](int k) { values[k] = saved[j][k]; });
+    repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
+    States before, after;
+    states_of(j, before, after);
+    apply_pointwise_backward(values, before, after, param, d_state, d_gate, d_param);
+    add_diagonal_gradient(d_state, diagonal, d_gate);
+  }
+  RNNC_MEMBER void add_gradient(int j, States& d_state) const {
+    repeat<Cell::kStates>([&](int s) { d_state[s] += gradient[j][s][0]; });
+  }
+  // What all steps make of the gradients that are carried; `d_last` is carried into the first one
+  // without taking part in the scan.
+  RNNC_MEMBER void summarize(Map& map, const States& d_last) const {
+    States d_state;
+    assign(d_state, d_last);
+    map.begin();
+    repeat<kSteps>([&](int j) {
+      Gates ignored;
+      Params ignored_too;
+      repeat<kCarried>([&](int c) {
+        States column = {};
+        repeat<kCarried>([&](int i) { column[kCarriedState[i]] = map.column[c][i]; });
+        step(j, column, ignored, ignored_too);
+        repeat<kCarried>([&](int i) { map.column[c][i] = column[kCarriedState[i]]; });
+      });
+      if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
+      add_gradient(j, d_state);
+      step(j, d_state, ignored, ignored_too);
+      if (!kMasked) return;
+      map.cut(restarts[j]);
+      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts[j] ? real(0) : d_state[s]; });
+    });
+    repeat<kCarried>([&](int i) { map.offset[i] = d_state[kCarriedState[i]]; });
+  }
+  // Computes all steps from what is carried into them, and stores the gradients.
+  RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
+                       const States& d_last) const {
+    const Channel& channel = tile.channel;
+    const int64 size = a.batch * channel.plane, stride = -channel.time.stride(size);
+    const int64 offset =
+        channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
+    States d_state, d_initial = {};
+    GradientSums sums = {};
+    real d_reset[at_least_one(kResetSums)] = {};
+    assign(d_state, d_last);
+    repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
+    repeat<kSteps>([&](int j) {
+      const bool own = tile.owns(j);
+      Gates d_gate;
+      Params d_param;
+      States before, after;
+      states_of(j, before, after);
+      add_gradient(j, d_state);
+      step(j, d_state, d_gate, d_param);
+      repeat<kResetSums>([&](int s) {
+        d_reset[s] += restarts[j] ? d_state[s] : real(0);
+        d_state[s] = restarts[j] ? real(0) : d_state[s];
+      });
+      repeat<Cell::kStates>([&](int s) { d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s]; });
+      repeat<Cell::kGates>([&](int g) { d_gate[g] = own ? d_gate[g] : real(0); });
+      repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
+      add_to_sums(sums, d_gate, d_param, before);
+      if (own) PackedGates(d_gate).store(a, offset + j * stride);
+    });
+    if (tile.has_last()) {
+      const bool restarts_first = walk::restarts_first(a, channel);
+      repeat<kResetSums>([&](int s) {
+        d_reset[s] += restarts_first ? d_initial[s] : real(0);
+        d_initial[s] = restarts_first ? real(0) : d_initial[s];
+      });
+      repeat<Cell::kStates>([&](int s) {
+        a.d_initial_states[s][channel.offset()] = to_element<Element>(d_initial[s]);
+      });
+    }
+    if (!kAllSums) return;
+    SharedSums& to = *reinterpret_cast<SharedSums*>(shared + kSumsAt);
+    repeat<Cell::kSums>([&](int k) { to.sum[k][tile.warp][tile.lane] = SumOverTime(sums[k]); });
+    repeat<kResetSums>([&](int s) {
+      to.sum[Cell::kSums + s][tile.warp][tile.lane] = SumOverTime(d_reset[s]);
+    });
+  }
+};
+
+// Stores a tile's sums over its steps, those of its warps added in order; or zeros.
+RNNC_INLINE void store_sums(const BackwardArguments& a, const Tile& tile, bool runs) {
+  if (!kAllSums || !tile.exists) return;
+  const SharedSums& from = *reinterpret_cast<const SharedSums*>(shared + kSumsAt);
+  const int64 part = tile.channel.row * tile.tiles + tile.number;
+  const int64 plane = tile.channel.plane, unit = tile.channel.unit;
+#pragma unroll 1
+  for (int k = tile.warp; k < kAllSums; k += Plan::kWarps) {
+    SumOverTime sum = 0;
+    if (runs) repeat<Plan::kWarps>([&](int i) { sum += from.sum[k][i][tile.lane]; });
+    if (k < Cell::kSums) {
+      a.sums[(part * Cell::kSums + k) * plane + unit] = sum;
+    } else if (a.d_reset_to[k - Cell::kSums]) {
+      a.d_reset_to[k - Cell::kSums][part * plane + unit] = sum;
+    }
+  }
+}
+
+// Zeros in padding.
+RNNC_INLINE void store_zeros(const BackwardArguments& a, const Tile& tile) {
+  if (!kMasked || !tile.exists) return;
+#pragma unroll 1
+  for (int64 t = maximum(tile.first, tile.count); t < tile.first + kSteps && t < a.steps; ++t) {
+    PackedGates(Gates{}).store(a, t * a.batch * tile.channel.plane + tile.channel.offset());
+  }
+}
+
+RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
+  const BackwardArguments& a = scan.arguments;
+  for_tiles(scan, [&](const Tile& tile, const Records& records) {
+    store_zeros(a, tile);
+    if (!tile.runs()) {
+      store_sums(a, tile, false);
+      return;
+    }
+    Chunk chunk;
+    chunk.load(a, tile);
+    // Gradients of the last states: those that no step carries on enter the first step.
+    Carried begins = {};
+    States d_last = {};
+    if (tile.number == 0) {
+      const int64 offset = tile.channel.offset();
+      States given;
+      repeat<Cell::kStates>([&](int s) {
+        given[s] = a.d_last[s] ? to_real(a.d_last[s][offset]) : real(0);
+        if (tile.warp == 0) d_last[s] = given[s];
+        if (tile.warp == 0 && tile.exists && tile.count == 0) {
+          a.d_initial_states[s][offset] = to_element<Element>(given[s]);
+        }
+      });
+      repeat<kCarried>([&](int i) {
+        begins[i] = given[kCarriedState[i]];
+        d_last[kCarriedState[i]] = 0;
+      });
+    }
+    Map map;
+    chunk.summarize(map, d_last);
+    Carried carried;
+    tile.carry(carried, records, map, begins);
+    chunk.run(a, tile, carried, d_last);
+    if (kAllSums) __syncthreads();
+    store_sums(a, tile, true);
+  });
+}
+
+}  // namespace rnnc::scan_backward

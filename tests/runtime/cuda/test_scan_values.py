@@ -1,0 +1,65 @@
+"""Values and gradients of scan plans, whose CUDA kernels run as C++ on the CPU."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.cuda.scan import search
+
+from ...walk_calls import FORMS, call_of, cells_without_r, mixed
+
+BOUNDS = {
+    torch.float64: 1e-11,
+    torch.float32: 3e-5,
+    torch.bfloat16: 4e-2,
+    torch.float16: 8e-3,
+}
+SINGLE, HALF = torch.float32, torch.bfloat16
+slow = pytest.mark.slow  # several seconds each, most of it in the C++ compiler
+
+
+@pytest.fixture
+def check(inputs_for, emulated_blocks, poisoned, monkeypatch):
+    """The kernels of a call of such sizes against torch's loop in float64."""
+    # Small tiles: a call has several of each channel.
+    for sizes, small in ((search._WARPS, 2), (search._CHUNK, 4)):
+        for direction in sizes:
+            monkeypatch.setitem(sizes, direction, small)
+
+    def checked(cell, sizes, dtype, *masks, kinds=("scan",), save="gates", **options):
+        call = call_of(cell, inputs_for(cell, *sizes, dtype), *masks, **options)
+        wanted = call.run("reference", double=True)
+        variant = "scan" if kinds == ("scan",) else "auto"
+        got = call.run("simulated", variant=variant, save=save)
+        assert {plan.kind for plan in emulated_blocks} == set(kinds)
+        for name, value in wanted.items():
+            if not value.to(dtype).isfinite().all():
+                continue  # beyond the range of the dtype
+            assert not got[name].isnan().any(), name
+            error = (got[name].double() - value).norm() / max(value.norm(), 1e-3)
+            assert error < BOUNDS[dtype], f"{name}: {error}"
+
+    return checked
+
+
+def scanned(name: str) -> bool:
+    """Whether both directions of a cell are scans."""
+    cell = rnnc.cells.get(name)
+    try:
+        search.form_of(cell, "forward"), search.form_of(cell, "backward")
+    except search.NoScanError:
+        return False
+    return True
+
+
+CELLS = [name for name in cells_without_r() if scanned(name)]
+
+
+@pytest.mark.parametrize("name", ["hgrn", "lru", *(pytest.param(n, marks=slow) for n in CELLS)])
+@pytest.mark.parametrize("dtype", [SINGLE, pytest.param(torch.float64, marks=slow)], ids=str)
+def test_cells(name, dtype, check):
+    """Several tiles, of which one is no whole one; a group of channels that is none either."""
+    check(rnnc.cells.get(name), (3, 85, 2, 6), dtype, save=random.choice(("gates", "states")))
