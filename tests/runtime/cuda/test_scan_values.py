@@ -63,3 +63,21 @@ CELLS = [name for name in cells_without_r() if scanned(name)]
 def test_cells(name, dtype, check):
     """Several tiles, of which one is no whole one; a group of channels that is none either."""
     check(rnnc.cells.get(name), (3, 85, 2, 6), dtype, save=random.choice(("gates", "states")))
+
+
+def test_two_byte_elements_of_an_odd_and_an_even_head(check):
+    for name, dtype in (("hgrn", HALF), ("qrnn", torch.float16)):
+        for steps in (1, 2, 19):
+            check(rnnc.cells.get(name), (3, steps, 1, 5), dtype, reverse=steps == 19)
+    check(rnnc.cells.qrnn, (5, 40, 2, 32), HALF)
+
+
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=slow)])
+def test_lengths_and_resets(reverse, check):
+    for form in FORMS:
+        for dtype in (SINGLE, HALF):
+            check(rnnc.cells.mingru, (11, 21, 1, 5), dtype, form, reverse=reverse)
+    for one in ("lengths", "resets"):
+        options = {"reverse": reverse, one: False}
+        check(rnnc.cells.mingru, (4, 30, 2, 4), SINGLE, "init", **options)
+    check(rnnc.cells.lru, (5, 37, 1, 7), SINGLE, "rows", reverse=reverse)
