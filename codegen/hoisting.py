@@ -29,13 +29,16 @@ class Hoisted:
         return tuple(output.name for output in self.fixed.outputs)
 
 
-def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -> Hoisted:
+def hoisted(
+    program: Program, params: Iterable[str], constants: Iterable[str], named: str = "_fixed"
+) -> Hoisted:
     """Take out of a program what follows from params alone, but for what stands in its loops.
 
     Args:
         program: the program.
-        params: the names of the cell's params.
+        params: the names of the cell's params, or of other inputs.
         constants: the names of its numbers.
+        named: how names of values begin; no name of a cell begins with `_`.
 
     Example:
         >>> import rnnc
@@ -50,7 +53,7 @@ def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -
     """
     given = {symbol(name) for name in params}
     free = {symbol(name) for name in constants}
-    names = map("_fixed_{}".format, count())  # no name of a cell begins so
+    names = (f"{named}_{i}" for i in count())
     outputs = set(program.outputs)
     ahead: dict[Node, Node] = {}  # the name of each value
     rest: list[AnyStatement] = []

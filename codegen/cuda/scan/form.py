@@ -24,7 +24,7 @@ from ....cellspec.recurrence.sight import (
 from ....cellspec.recurrence.words import joined
 from ...derive import derive
 from ...layout import layout_of
-from ...program import Program
+from ...program import Program, Statement
 from ...schedule import schedule
 from ...shape import Direction
 
@@ -102,6 +102,8 @@ def _forward(cell: CellSpec) -> Form:
     program = schedule(
         entries, constants=(c.name for c in cell.constants), taken={*taken, *weights}
     )
+    if not all(isinstance(statement, Statement) for statement in program.statements):
+        raise NoScanError("a loop computes the coefficients of a step")
     return Form(carried, program, weights)
 
 

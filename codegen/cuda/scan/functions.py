@@ -1,47 +1,135 @@
-"""C++ of the matrix of a step of a scan's forward."""
+"""C++ of a step of a scan, in two parts: what does not wait for carried values, and the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from ....cellspec.cell import CellSpec
+from ....cellspec.expression.graph import rewritten
+from ....cellspec.expression.node import Node, symbol
+from ...derive import Pointwise
 from ...emit_function import emit_lines
+from ...hoisting import hoisted
 from ...layout import layout_of
 from ...pointwise_functions import PointwiseFunction
-from .form import Form
+from ...program import Program, Statement
+from ...shape import Direction
+from .form import Form, form_of
 
 
-def coefficient_function(cell: CellSpec, form: Form, passed: Sequence[str]) -> PointwiseFunction:
-    """The function of the matrix of a step, by gates, params and diagonal weights.
+@dataclass(frozen=True)
+class StepFunctions:
+    """The functions of a step of one direction.
+
+    Attributes:
+        early: computes values that do not wait for what is carried: of gates, or of what a
+            forward stored, and of params.
+        late: the rest of the step, which reads them.
+        rows: of a forward, the product of each row of the matrix with `column[j]`, in C++.
+    """
+
+    early: PointwiseFunction
+    late: PointwiseFunction
+    rows: tuple[str, ...] = ()
+
+
+def step_functions(
+    pointwise: Pointwise, direction: Direction, passed: Sequence[str]
+) -> StepFunctions:
+    """The functions of a step.
 
     Args:
-        cell: the cell.
-        form: of its forward.
-        passed: functions of the table that the caller passes.
+        pointwise: the derived maps of a cell whose direction a scan computes.
+        direction: which of the two.
+        passed: functions of the table that the caller of a forward passes.
     """
-    layout, program = layout_of(cell), form.coefficients
-    assert program is not None
-    # A gate that is called at a value of the step has weights that no entry reads.
-    weights = tuple(name or f"_weight_{i}" for i, name in enumerate(form.weights))
-    kinds = {"gate": layout.gates.names, "param": layout.params.names, "weight": weights}
-    parameters = tuple(name for names in kinds.values() for name in names)
-    return PointwiseFunction(
-        emit_lines("step_coefficients", program, parameters, cell.constants, passed),
-        parameters,
-        tuple(str(output) for output in program.outputs),
-        kinds,
-        frozenset(symbol.name for symbol in program.inputs),
+    cell, layout = pointwise.cell, layout_of(pointwise.cell)
+    form, constants = form_of(cell, direction), [c.name for c in cell.constants]
+    params, states = layout.params.names, layout.states.names
+    fixed = hoisted(pointwise.program(direction), params, constants)
+    after = tuple(f"{s}_next" for s in states)
+    kinds: dict[str, tuple[str, ...]] = {"param": (*params, *fixed.names)}
+    if direction == "forward":
+        carried_by = {layout.gates[gate] for gate in layout.diagonal_gates.values}
+        known = [gate for gate in layout.gates.names if gate not in carried_by]
+        kinds |= {"gate": layout.gates.names}
+        late = {"state": states}
+    else:
+        kinds |= {"saved": pointwise.saved, "before": states, "after": after}
+        kinds |= {"input": layout.unweighted.space.names}
+        known = [name for kind in kinds if kind != "param" for name in kinds[kind]]
+        late = {"d_after": tuple(f"d_{s}" for s in after)}
+    parts = hoisted(fixed.program, [*known, *kinds["param"]], constants, "_early")
+    early = replace(parts.fixed, inputs=tuple(map(symbol, [*known, *kinds["param"]])))
+    rows: tuple[str, ...] = ()
+    if direction == "forward":
+        early, rows = _with_matrix(form, early, (fixed.fixed, parts.fixed))
+        kinds |= {"weight": tuple(name or f"_weight_{i}" for i, name in enumerate(form.weights))}
+    names = tuple(output.name for output in early.outputs)
+    passes = passed if direction == "forward" else ()
+
+    def function(name: str, program: Program, of: dict[str, tuple[str, ...]]) -> PointwiseFunction:
+        parameters = tuple(name for names in of.values() for name in names)
+        return PointwiseFunction(
+            emit_lines(name, program, parameters, cell.constants, passes),
+            parameters,
+            tuple(str(output) for output in program.outputs),
+            of,
+            frozenset(each.name for each in program.inputs),
+        )
+
+    read = {name for name in parts.names}
+    of_late = {**kinds, **late, "early": tuple(n if n in read else f"_of_matrix_{n}" for n in names)}
+    of_late.pop("weight", None)
+    return StepFunctions(
+        function("step_early", early, kinds), function("step_late", parts.program, of_late), rows
     )
 
 
-def matrix_rows(form: Form) -> list[str]:
-    """For each row of the matrix, its product with `column[j]` in C++."""
+def _with_matrix(
+    form: Form, early: Program, known: Iterable[Program]
+) -> tuple[Program, tuple[str, ...]]:
+    """The program with the entries of the matrix, and the rows of products with a column.
+
+    An entry that the step computes itself is not computed again.
+    """
     assert form.coefficients is not None
-    names = {str(output) for output in form.coefficients.outputs}
+    names: dict[Node, Node] = {}  # of values, as functions of gates, params and weights alone
+    meanings: dict[Node, Node] = {}
+    for program in known:
+        for statement in program.statements:
+            assert isinstance(statement, Statement)
+            (value,) = rewritten([statement.value], meanings)
+            meanings[statement.target] = value
+            names.setdefault(value, statement.target)
+    results = {output: output for output in early.outputs}
+    found: dict[Node, Node] = {}
+    statements = list(early.statements)
+    wanted = set(form.coefficients.outputs)
+    inner: dict[Node, Node] = {}
+    for statement in form.coefficients.statements:
+        assert isinstance(statement, Statement)
+        (value,) = rewritten([statement.value], inner)
+        if statement.target not in wanted:
+            inner[statement.target] = value
+            continue
+        inner[statement.target] = value
+        (value,) = rewritten([value], names)
+        if value not in results:
+            statements.append(Statement(statement.target, value))
+            results[statement.target] = statement.target
+            value = statement.target
+        found[statement.target] = value
+    outputs = list(results)
     count = len(form.carried)
-    return [
-        " + ".join(
-            f"a_{row}_{k}*column[j][{k}]" for k in range(count) if f"a_{row}_{k}" in names
+    rows = []
+    for row in range(count):
+        entries = [(k, symbol(f"a_{row}_{k}")) for k in range(count)]
+        rows.append(
+            " + ".join(
+                f"early[{outputs.index(found[entry])}]*column[j][{k}]"
+                for k, entry in entries
+                if entry in found
+            )
         )
-        for row in range(count)
-    ]
+    return replace(early, statements=tuple(statements), outputs=tuple(outputs)), tuple(rows)

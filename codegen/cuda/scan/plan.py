@@ -13,8 +13,8 @@ from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
 from ..limits import Limits
 from ..mma import WARP
-from .functions import coefficient_function, matrix_rows
 from .form import form_of
+from .functions import step_functions
 
 CHANNELS = WARP  # units of batch rows that a tile has, a lane each
 _COUNTER_BYTES = 4  # of an exponent in shared memory
@@ -105,8 +105,7 @@ class ScanPlan(KernelPlan):
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
         each, real = self.carried, real_bytes(self.dtype)
-        maps = self.threads * (each * (each + 1) * real + each * _COUNTER_BYTES)
-        used = maps + WARP * each * real
+        used = self.threads * (each * (each + 2) * real + each * _COUNTER_BYTES)
         sums = self.sums + self.states * self.masked
         if self.direction == "forward":
             return used
@@ -123,21 +122,18 @@ class ScanPlan(KernelPlan):
         return replace(super().as_compiled(), head_dim=0, registers=0)
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
-        """The map of a step, and of a forward the function of its matrix.
+        """What is carried, and the functions of a step.
 
         Args:
             pointwise: the derived maps of the cell.
         """
         cell = pointwise.cell
         form, states = form_of(cell, self.direction), layout_of(cell).states
-        found: dict[str, object] = {
+        return {
             "carried": form.carried,
             "carried_numbers": [states.at(name).number for name in form.carried],
+            "step": step_functions(pointwise, self.direction, sorted(self.passed)),
         }
-        if self.direction == "forward":
-            function = coefficient_function(cell, form, sorted(self.passed))
-            found |= {"coefficients": function, "rows": matrix_rows(form)}
-        return found
 
     def with_more_registers(self, limits: Limits) -> Self | None:
         """The same plan with half as many blocks per SM, but at least one.

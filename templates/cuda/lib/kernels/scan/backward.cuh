@@ -35,41 +35,61 @@ struct Chunk {
   real other[kSteps][at_least_one(kOthers)];
   Vec<Element, 1> gradient[kSteps][Cell::kStates];
   Vec<Element, 1> state[kSteps + 1][Cell::kStates];  // after each step; the last one is before it
+  Early early[kSteps];
   bool restarts[kSteps];
   Resets resets;
   States late[kSteps];
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
-    const int64 size = a.batch * channel.plane;
-    const char* const rows =
-        kMasked ? restarts_of(a, channel.place, channel.time.reversed) : nullptr;
-    const bool restarts_first = walk::restarts_first(a, channel);
+    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    resets.begin(a, channel, is_read);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
+  // NOTE: what lies before the first step in memory is not read, unless it is the step after it.
+  template <bool all>
+  RNNC_MEMBER void load_steps(const BackwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const TimeOrder& time = channel.time;
+    const int64 size = a.batch * channel.plane, stride = -time.stride(size);
+    const int last = tile.count - 1 - tile.first;  // the warp's first step
+    const int64 begin = time.at(last);
+    int64 offset = begin * size + channel.offset();
+    const char* const rows = kMasked ? restarts_of(a, channel.place, time.reversed) : nullptr;
+    repeat<Cell::kStates>([&](int s) {
+      const Element* from = a.d_states[s] + begin * a.d_states_time[s] +
+                            channel.row * a.d_states_row[s] + channel.unit;
+      const bool given = a.d_states[s];
+      repeat<kSteps>([&](int j) {
+        gradient[j][s] = {};
+        if (given && (all || last >= j)) gradient[j][s].load(from);
+        from -= time.stride(a.d_states_time[s]);
+      });
+    });
     repeat<kSteps + 1>([&](int j) {
-      const int t = tile.count - 1 - tile.first - j;
-      const int64 place = t >= 0 ? channel.time.at(t) : 0;
-      const int64 offset = place * size + channel.offset();
+      const int t = last - j;
       repeat<Cell::kStates>([&](int s) {
-        state[j][s] = {};
         if (!kReads[s]) return;
-        if (t >= 0) state[j][s].load(a.states[s] + offset);
+        const bool stored = (all && j < kSteps) || t >= 0;
+        if (!stored) state[j][s] = {};
+        if (stored) state[j][s].load(a.states[s] + offset);
+        if (all && j < kSteps) return;
         if (t == -1 && tile.count) {
+          const bool restarts_first = walk::restarts_first(a, channel);
           state[j][s].load(walk::first_states(a, channel, s, restarts_first));
         }
       });
       if (j == kSteps) return;
-      saved[j] = {};
-      if (t >= 0) saved[j].load(a.saved + offset * Cell::kSaved);
-      repeat<Cell::kStates>([&](int s) {
-        gradient[j][s] = {};
-        if (t >= 0 && a.d_states[s]) {
-          gradient[j][s].load(a.d_states[s] + place * a.d_states_time[s] +
-                              channel.row * a.d_states_row[s] + channel.unit);
-        }
-      });
-      repeat<kOthers>([&](int k) { other[j][k] = 0; });
-      if (t >= 0) load_unweighted(other[j], 0, a, channel, place);
+      const bool own = all || t >= 0;
+      if (!own) saved[j] = {};
+      if (own) saved[j].load(a.saved + offset * Cell::kSaved);
+      offset += stride;
       restarts[j] = false;
+      if (!kMasked && !kOthers) return;
+      const int64 place = own ? time.at(t) : 0;
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      if (own) load_unweighted(other[j], 0, a, channel, place);
       if (kMasked && t > 0) {
         restarts[j] = ld_global_nc_u8(rows + place) & restart_bit(channel.place);
       }
@@ -78,9 +98,6 @@ struct Chunk {
         if (restarts[j]) Resets::load(late[j], a, channel, place, is_read);
       }
     });
-    resets.begin(a, channel, is_read);
-    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
-    walk::fix(param);
   }
   RNNC_MEMBER void states_of(int j, States& before, States& after) const {
     repeat<Cell::kStates>([&](int s) {
@@ -93,14 +110,26 @@ struct Chunk {
       before[s] = restarts[j] ? to : before[s];
     });
   }
+  RNNC_MEMBER void values_of(int j, ReadValues& values) const {
+    repeat<Cell::kSaved>([&](int k) { values[k] = saved[j][k]; });
+    repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
+  }
+  RNNC_MEMBER void prepare() {
+    repeat<kSteps>([&](int j) {
+      ReadValues values;
+      States before, after;
+      values_of(j, values);
+      states_of(j, before, after);
+      apply_early(values, before, after, param, early[j]);
+    });
+  }
   // The adjoint of a step, without the gradients of its own results.
   RNNC_MEMBER void step(int j, States& d_state, Gates& d_gate, Params& d_param) const {
     ReadValues values;
-    repeat<Cell::kSaved>([&](int k) { values[k] = saved[j][k]; });
-    repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
     States before, after;
+    values_of(j, values);
     states_of(j, before, after);
-    apply_pointwise_backward(values, before, after, param, d_state, d_gate, d_param);
+    apply_late(values, before, after, param, early[j], d_state, d_gate, d_param);
     add_diagonal_gradient(d_state, diagonal, d_gate);
   }
   RNNC_MEMBER void add_gradient(int j, States& d_state) const {
@@ -134,9 +163,8 @@ struct Chunk {
   RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
                        const States& d_last) const {
     const Channel& channel = tile.channel;
-    const int64 size = a.batch * channel.plane, stride = -channel.time.stride(size);
-    const int64 offset =
-        channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
+    const int64 size = a.batch * channel.plane;
+    Gates d_gates[kSteps];
     States d_state, d_initial = {};
     GradientSums sums = {};
     real d_reset[at_least_one(kResetSums)] = {};
@@ -144,7 +172,7 @@ struct Chunk {
     repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
     repeat<kSteps>([&](int j) {
       const bool own = tile.owns(j);
-      Gates d_gate;
+      Gates& d_gate = d_gates[j];
       Params d_param;
       States before, after;
       states_of(j, before, after);
@@ -154,11 +182,20 @@ struct Chunk {
         d_reset[s] += restarts[j] ? d_state[s] : real(0);
         d_state[s] = restarts[j] ? real(0) : d_state[s];
       });
-      repeat<Cell::kStates>([&](int s) { d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s]; });
-      repeat<Cell::kGates>([&](int g) { d_gate[g] = own ? d_gate[g] : real(0); });
+      repeat<Cell::kStates>([&](int s) {
+        d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s];
+      });
+      Gates counted;
+      repeat<Cell::kGates>([&](int g) { counted[g] = own ? d_gate[g] : real(0); });
       repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
-      add_to_sums(sums, d_gate, d_param, before);
-      if (own) PackedGates(d_gate).store(a, offset + j * stride);
+      add_to_sums(sums, counted, d_param, before);
+    });
+    tile.in_parts([&](auto all) {
+      int64 offset = channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
+      repeat<kSteps>([&](int j) {
+        if (all.value || tile.owns(j)) PackedGates(d_gates[j]).store(a, offset);
+        offset -= channel.time.stride(size);
+      });
     });
     if (tile.has_last()) {
       const bool restarts_first = walk::restarts_first(a, channel);
@@ -234,12 +271,13 @@ RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
         d_last[kCarriedState[i]] = 0;
       });
     }
+    chunk.prepare();
     Map map;
     chunk.summarize(map, d_last);
     Carried carried;
     tile.carry(carried, records, map, begins);
     chunk.run(a, tile, carried, d_last);
-    if (kAllSums) __syncthreads();
+    if (kAllSums) meet();
     store_sums(a, tile, true);
   });
 }

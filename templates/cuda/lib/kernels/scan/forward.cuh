@@ -1,7 +1,8 @@
 // Forward kernel of a scan plan: tiles of steps, whose states follow from the last tile's.
 //
-// A thread computes its steps twice from values in registers: from states of 0, which gives their
-// map, then from the states that the steps before them leave.
+// A thread first computes of its steps what does not wait for states, and keeps it in registers.
+// Then it takes the steps twice: from states of 0, which gives their map, and from the states that
+// the steps before them leave.
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
@@ -19,6 +20,9 @@ constexpr int kOthers = Cell::kUnweighted;
 constexpr int kOthers = 0;
 #endif
 RNNC_INLINE bool is_needed(int) { return true; }
+using PackedSaved = Vec<Element, Cell::kSaved>;
+// Whether no saved value depends on states.
+constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0;
 
 // The steps of a thread.
 struct Chunk {
@@ -27,25 +31,35 @@ struct Chunk {
   Diagonal diagonal;
   Vec<Element, Cell::kInputGates> input[kSteps];
   real other[kSteps][at_least_one(kOthers)];
+  Early early[kSteps];
   bool restarts[kSteps];
   Resets resets;
   States late[kSteps];
 
   RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
-    const Element* const wx =
-        a.wx + channel.row * a.wx_row + channel.unit * Cell::kInputGates;
+    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    resets.begin(a, channel, is_needed);
+    load_bias(bias, a, channel.plane, channel.unit);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
+  template <bool all>
+  RNNC_MEMBER void load_steps(const ForwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const int64 stride = channel.time.stride(a.wx_time);
+    const Element* from = a.wx + channel.time.at(tile.first) * a.wx_time +
+                          channel.row * a.wx_row + channel.unit * Cell::kInputGates;
     const char* const rows =
         kMasked ? restarts_of(a, channel.place, channel.time.reversed) : nullptr;
     repeat<kSteps>([&](int j) {
-      const bool own = tile.owns(j);
-      const int64 place = own ? channel.time.at(tile.first + j) : 0;
+      const bool own = all || tile.owns(j);
+      if (!own) input[j] = {};
+      if (own) input[j].load(from);
+      from += stride;
       restarts[j] = false;
-      if (own) {
-        input[j].load(wx + place * a.wx_time);
-      } else {
-        input[j] = {};
-      }
+      if (!kMasked && !kOthers) return;
+      const int64 place = own ? channel.time.at(tile.first + j) : 0;
       repeat<kOthers>([&](int k) { other[j][k] = 0; });
       if (own) load_unweighted(other[j], 0, a, channel, place);
       if (kMasked && own && tile.first + j > 0) {
@@ -56,10 +70,6 @@ struct Chunk {
         if (restarts[j]) Resets::load(late[j], a, channel, place, is_needed);
       }
     });
-    resets.begin(a, channel, is_needed);
-    load_bias(bias, a, channel.plane, channel.unit);
-    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
-    walk::fix(param);
   }
   // The gates of a step, without what its states give.
   RNNC_MEMBER void gates(int j, Gates& gate) const {
@@ -76,56 +86,80 @@ struct Chunk {
       state[s] = restarts[j] ? to : state[s];
     });
   }
-  template <typename Sigmoid>
-  RNNC_MEMBER void step(int j, States& state, Saved& saved, Sigmoid& sigmoid) const {
+  RNNC_MEMBER void prepare() {
+    with_sigmoid<true>([&](auto& sigmoid) {
+      repeat<kSteps>([&](int j) {
+        Gates gate;
+        gates(j, gate);
+        apply_early(gate, param, diagonal, early[j], sigmoid);
+      });
+    });
+  }
+  RNNC_MEMBER void step(int j, States& state, PackedSaved& saved) const {
     Gates gate;
     States next;
+    Saved kept;
+    FullSigmoid sigmoid;
     gates(j, gate);
     add_diagonal(gate, diagonal, state);
-    apply_pointwise_forward(gate, state, param, next, saved, sigmoid);
+    apply_late(gate, state, param, early[j], next, kept, sigmoid);
+    saved = pack_saved(kept);
     assign(state, next);
   }
-  // What all steps make of the states that are carried.
-  template <typename Sigmoid>
-  RNNC_MEMBER void summarize(Map& map, Sigmoid& sigmoid) const {
+  // What all steps make of the states that are carried. Stores what does not depend on them.
+  RNNC_MEMBER void summarize(Map& map, const ForwardArguments& a, const Tile& tile) const {
     States now = {};
+    PackedSaved saved[kSteps];
     map.begin();
     repeat<kSteps>([&](int j) {
       restart(j, now);
       if (kMasked) map.cut(restarts[j]);
-      Gates gate;
-      gates(j, gate);
-      apply_coefficients(gate, diagonal, param, map.column, sigmoid);
+      apply_matrix(early[j], map.column);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
-      Saved ignored;
-      step(j, now, ignored, sigmoid);
+      step(j, now, saved[j]);
     });
     repeat<kCarried>([&](int i) { map.offset[i] = now[kCarriedState[i]]; });
+    if (kSavesEarly) store_saved(a, tile, saved);
   }
   // Computes all steps from what is carried into them, and stores the results.
-  template <typename Sigmoid>
-  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried,
-                       Sigmoid& sigmoid) const {
+  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
     const Channel& channel = tile.channel;
-    const int64 size = a.batch * channel.plane, stride = channel.time.stride(size);
-    const int64 offset = channel.time.at(tile.first) * size + channel.offset();
-    States now = {}, last = {};
+    Vec<Element, 1> results[Cell::kStates][kSteps], last[Cell::kStates];
+    PackedSaved saved[kSteps];
+    States now = {};
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     repeat<kSteps>([&](int j) {
-      Saved saved;
       restart(j, now);
-      step(j, now, saved, sigmoid);
-      repeat<Cell::kStates>([&](int s) { last[s] = tile.is_last(j) ? now[s] : last[s]; });
-      if (!tile.owns(j)) return;
-      const int64 at = offset + j * stride;
+      step(j, now, saved[j]);
       repeat<Cell::kStates>([&](int s) {
-        if (a.states[s]) pack_state(now[s]).store(a.states[s] + at);
+        results[s][j] = pack_state(now[s]);
+        if (tile.is_last(j)) last[s] = results[s][j];
       });
-      if (Cell::kSaved && a.saved) pack_saved(saved).store(a.saved + at * Cell::kSaved);
     });
-    if (!tile.has_last()) return;
-    repeat<Cell::kStates>(
-        [&](int s) { a.last[s][channel.offset()] = to_element<Element>(last[s]); });
+    repeat<Cell::kStates>([&](int s) {
+      if (a.states[s]) store(a.states[s] + channel.offset(), a, tile, results[s]);
+      if (tile.has_last()) last[s].store(a.last[s] + channel.offset());
+    });
+    if (!kSavesEarly) store_saved(a, tile, saved);
+  }
+  RNNC_MEMBER void store_saved(const ForwardArguments& a, const Tile& tile,
+                               const PackedSaved (&saved)[kSteps]) const {
+    if (!Cell::kSaved || !a.saved) return;
+    store(a.saved + tile.channel.offset() * Cell::kSaved, a, tile, saved);
+  }
+  // Stores values of all steps; `to` is the place of the first step in memory.
+  template <int n>
+  static RNNC_MEMBER void store(Element* to, const ForwardArguments& a, const Tile& tile,
+                                const Vec<Element, n> (&values)[kSteps]) {
+    const TimeOrder& time = tile.channel.time;
+    const int64 size = a.batch * tile.channel.plane * n;
+    tile.in_parts([&](auto all) {
+      Element* next = to + time.at(tile.first) * size;
+      repeat<kSteps>([&](int j) {
+        if (all.value || tile.owns(j)) values[j].store(next);
+        next += time.stride(size);
+      });
+    });
   }
 };
 
@@ -160,12 +194,12 @@ RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
         });
       }
     }
-    FullSigmoid sigmoid;
+    chunk.prepare();
     Map map;
-    chunk.summarize(map, sigmoid);
     Carried carried;
+    chunk.summarize(map, a, tile);
     tile.carry(carried, records, map, begins);
-    chunk.run(a, tile, carried, sigmoid);
+    chunk.run(a, tile, carried);
   });
 }
 

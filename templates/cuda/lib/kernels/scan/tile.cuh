@@ -13,13 +13,17 @@ namespace rnnc::scan {
 using Channel = walk::Channel<1>;
 constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
 
-// In shared memory: the maps of warps, what is carried into the tile, sums of warps.
+// In shared memory: the maps of warps, and what is carried into the steps of each.
 struct Shared {
   real offset[Plan::kWarps][kCarried][kLanes];
   real column[Plan::kWarps][kCarried * kCarried][kLanes];
   int exponent[Plan::kWarps][kCarried][kLanes];
-  real carried[kCarried][kLanes];
+  real carried[Plan::kWarps][kCarried][kLanes];
 };
+// All warps have come here, each in its own way.
+RNNC_INLINE void meet() {
+  asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
+}
 RNNC_INLINE Shared& in_shared() { return *reinterpret_cast<Shared*>(shared); }
 
 struct Tile {
@@ -28,8 +32,9 @@ struct Tile {
   int number, tiles;    // in time, of each group
   int lane, warp;
   int first;            // of the warp's steps, counted as they run
-  int count;            // steps that the channel runs; 0 of a lane without a channel
+  int count;            // steps that the channel runs
   int longest;          // of all lanes
+  bool whole;           // whether all lanes run all of the warp's steps
   bool exists;          // the channel
 
   template <typename Arguments>
@@ -43,10 +48,14 @@ struct Tile {
     warp = static_cast<int>(threadIdx.x) / kLanes;
     first = number * kTileSteps + warp * Plan::kChunk;
     exists = group * kLanes + lane < a.batch * channel.plane;
-    count = exists ? channel.count : 0;
-    longest = kMasked ? __reduce_max_sync(~0u, count) : channel.count;
+    longest = count = channel.count;
+    whole = first + Plan::kChunk <= count;
+    if (kMasked) {
+      longest = __reduce_max_sync(~0u, count);
+      whole = !any_lane(!whole);
+    }
   }
-  // A lane behind the last channel computes that one too, and stores nothing.
+  // A lane behind the last channel computes that one too, and stores the same results.
   template <typename Arguments>
   static RNNC_MEMBER int64 first_channel(const Arguments& a, int64 group) {
     const int64 last = a.batch * a.heads * a.dim - 1;
@@ -56,8 +65,17 @@ struct Tile {
   // Whether any channel runs a step of the tile. The first tile has what comes before all steps.
   RNNC_MEMBER bool runs() const { return number == 0 || number * kTileSteps < longest; }
   RNNC_MEMBER bool owns(int j) const { return first + j < count; }
+  // body(all) with Index<1> if all lanes run all steps, which takes fewer instructions.
+  template <typename Body>
+  RNNC_MEMBER void in_parts(const Body& body) const {
+    if (whole) {
+      body(Index<1>{});
+    } else {
+      body(Index<0>{});
+    }
+  }
   // Whether step j of the warp is the last of all.
-  RNNC_MEMBER bool is_last(int j) const { return first + j == count - 1; }
+  RNNC_MEMBER bool is_last(int j) const { return j == count - 1 - first; }
   RNNC_MEMBER bool has_last() const { return first < count && count <= first + Plan::kChunk; }
 
   // Tells the other warps of this one's map. The barrier comes after it.
@@ -82,31 +100,34 @@ struct Tile {
     return map;
   }
   // Gives what is carried into the warp's steps, whose map is `own`; `begins` is what is carried into
-  // the first tile.
+  // the first tile. One warp does it for all: the others have other tiles' blocks to leave room to.
   RNNC_MEMBER void carry(Carried& values, const Records& records, const Map& own,
                          const Carried& begins) const {
     share(own);
-    __syncthreads();
-    Map before;
-    before.begin();
-#pragma unroll 1
-    for (int i = 0; i < warp; ++i) before.append(shared_map(i));
+    meet();
     if (warp == Plan::kWarps - 1) {
-      Map whole = before;
-      whole.append(own);
-      if (number == 0) {
-        assign(values, begins);
-      } else {
-        if (number + 1 < tiles) records.publish_map(number, whole);
-        records.carried_into(number, lane, values);
+      const bool publishes = number + 1 < tiles;
+      assign(values, begins);
+      Map all;
+      if (publishes) {
+        all = shared_map(0);
+        repeat<Plan::kWarps - 1>([&](int i) { all.append(shared_map(i + 1)); });
+        if (number > 0) records.publish_map(number, all);
       }
-      repeat<kCarried>([&](int i) { in_shared().carried[i][lane] = values[i]; });
-      whole.apply(values);
-      if (number + 1 < tiles) records.publish_values(number, values);
+      if (number > 0) records.carried_into(number, lane, values);
+      Carried out;
+      assign(out, values);
+      if (publishes) {
+        all.apply(out);
+        records.publish_values(number, out);
+      }
+      repeat<Plan::kWarps>([&](int i) {
+        repeat<kCarried>([&](int k) { in_shared().carried[i][k][lane] = values[k]; });
+        if (i + 1 < Plan::kWarps) shared_map(i).apply(values);
+      });
     }
-    __syncthreads();
-    repeat<kCarried>([&](int i) { values[i] = in_shared().carried[i][lane]; });
-    before.apply(values);
+    meet();
+    repeat<kCarried>([&](int k) { values[k] = in_shared().carried[warp][k][lane]; });
   }
 };
 
