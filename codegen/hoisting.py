@@ -56,12 +56,15 @@ def hoisted(
     names = (f"{named}_{i}" for i in count())
     outputs = set(program.outputs)
     ahead: dict[Node, Node] = {}  # the name of each value
+    results: dict[Node, Node] = {}  # the name of each value that is an output too
     rest: list[AnyStatement] = []
     for statement in program.statements:
         if not isinstance(statement, Statement):
             rest.append(statement)
             continue
-        found = _largest(statement.value, given, free)
+        (value,) = rewritten([statement.value], results)
+        statement = replace(statement, value=value)
+        found = _largest(value, given, free)
         if found == [statement.value] and statement.target not in outputs:
             ahead.setdefault(statement.value, statement.target)
             given.add(statement.target)
@@ -71,14 +74,17 @@ def hoisted(
         for value in found:
             if value not in ahead:
                 ahead[value] = symbol(next(names))
+                given.add(ahead[value])
+        if found == [statement.value]:
+            results[statement.target] = ahead[statement.value]
         (value,) = rewritten([statement.value], {node: ahead[node] for node in found})
         rest.append(replace(statement, value=value))
     read = symbols_of(values_of(rest))
-    results = tuple(name for name in ahead.values() if name in read)
+    kept = tuple(name for name in ahead.values() if name in read)
     statements = tuple(Statement(name, value) for value, name in ahead.items())
     return Hoisted(
-        Program(tuple(i for i in program.inputs if i in given), statements, results),
-        replace(program, inputs=(*program.inputs, *results), statements=tuple(rest)),
+        Program(tuple(i for i in program.inputs if i in given), statements, kept),
+        replace(program, inputs=(*program.inputs, *kept), statements=tuple(rest)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ....cellspec.cell import CellSpec
 from ....cellspec.expression.graph import rewritten
 from ....cellspec.expression.node import Node, symbol
 from ...derive import Pointwise
@@ -12,7 +13,7 @@ from ...emit_function import emit_lines
 from ...hoisting import hoisted
 from ...layout import layout_of
 from ...pointwise_functions import PointwiseFunction
-from ...program import Program, Statement
+from ...program import AnyStatement, Program, Statement, symbols_of, targets_of, values_of
 from ...shape import Direction
 from .form import Form, form_of
 
@@ -65,6 +66,10 @@ def step_functions(
     if direction == "forward":
         early, rows = _with_matrix(form, early, (fixed.fixed, parts.fixed))
         kinds |= {"weight": tuple(name or f"_weight_{i}" for i, name in enumerate(form.weights))}
+    rest = parts.program
+    if direction == "backward":
+        # The first pass needs these alone; the second computes the others.
+        early, rest = _for_carried(form, cell, early, rest)
     names = tuple(output.name for output in early.outputs)
     passes = passed if direction == "forward" else ()
 
@@ -78,12 +83,43 @@ def step_functions(
             frozenset(each.name for each in program.inputs),
         )
 
-    read = {name for name in parts.names}
+    read = {output.name for output in parts.fixed.outputs}
     of_late = {**kinds, **late, "early": tuple(n if n in read else f"_of_matrix_{n}" for n in names)}
     of_late.pop("weight", None)
     return StepFunctions(
-        function("step_early", early, kinds), function("step_late", parts.program, of_late), rows
+        function("step_early", early, kinds), function("step_late", rest, of_late), rows
     )
+
+
+def _for_carried(
+    form: Form, cell: CellSpec, early: Program, late: Program
+) -> tuple[Program, Program]:
+    """A backward in which only what the carried gradients need is early."""
+    layout = layout_of(cell)
+    wanted = {symbol(f"d_{name}") for name in form.carried}
+    wanted |= {symbol(f"d_{layout.gates[gate]}") for gate in layout.diagonal_gates.values}
+    needed = _needed(late.statements, wanted)
+    kept = tuple(output for output in early.outputs if output in needed)
+    others = set(early.outputs).difference(kept)
+    first = [s for s in early.statements if isinstance(s, Statement) and s.target not in kept]
+    used = _needed(first, _needed(late.statements, set(late.outputs)) & (others))
+    again = [statement for statement in first if statement.target in used]
+    own = _needed(early.statements, set(kept))
+    return (
+        replace(
+            early, statements=tuple(s for s in early.statements if s.target in own), outputs=kept
+        ),
+        replace(late, statements=(*again, *late.statements)),
+    )
+
+
+def _needed(statements: Sequence[AnyStatement], wanted: set[Node]) -> set[Node]:
+    """The names that a program's statements read, directly or not, for some of their targets."""
+    needed = set(wanted)
+    for statement in reversed(statements):
+        if needed.intersection(targets_of([statement])):
+            needed |= symbols_of(values_of([statement]))
+    return needed
 
 
 def _with_matrix(

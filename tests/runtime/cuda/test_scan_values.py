@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.scan import search
 
-from ...walk_calls import FORMS, call_of, cells_without_r, mixed
+from ...walk_calls import FORMS, call_of, cells_without_r, gated, mixed, scanned, walk_then_scan
 
 BOUNDS = {
     torch.float64: 1e-11,
@@ -34,7 +34,7 @@ def check(inputs_for, emulated_blocks, poisoned, monkeypatch):
         wanted = call.run("reference", double=True)
         variant = "scan" if kinds == ("scan",) else "auto"
         got = call.run("simulated", variant=variant, save=save)
-        assert {plan.kind for plan in emulated_blocks} == set(kinds)
+        assert {plan.kind for plan in emulated_blocks[-2:]} == set(kinds)
         for name, value in wanted.items():
             if not value.to(dtype).isfinite().all():
                 continue  # beyond the range of the dtype
@@ -45,17 +45,8 @@ def check(inputs_for, emulated_blocks, poisoned, monkeypatch):
     return checked
 
 
-def scanned(name: str) -> bool:
-    """Whether both directions of a cell are scans."""
-    cell = rnnc.cells.get(name)
-    try:
-        search.form_of(cell, "forward"), search.form_of(cell, "backward")
-    except search.NoScanError:
-        return False
-    return True
-
-
-CELLS = [name for name in cells_without_r() if scanned(name)]
+CELLS = [name for name in cells_without_r() if scanned(rnnc.cells.get(name), "forward")]
+OTHERS = [name for name in cells_without_r() if name not in CELLS]
 
 
 @pytest.mark.parametrize("name", ["hgrn", "lru", *(pytest.param(n, marks=slow) for n in CELLS)])
@@ -81,3 +72,17 @@ def test_lengths_and_resets(reverse, check):
         options = {"reverse": reverse, one: False}
         check(rnnc.cells.mingru, (4, 30, 2, 4), SINGLE, "init", **options)
     check(rnnc.cells.lru, (5, 37, 1, 7), SINGLE, "rows", reverse=reverse)
+
+
+@pytest.mark.parametrize("name", ["sru", *(pytest.param(n, marks=slow) for n in OTHERS)])
+def test_backwards_of_other_cells(name, check, monkeypatch):
+    """Their forward is a walk."""
+    walk_then_scan(monkeypatch)
+    check(rnnc.cells.get(name), (3, 45, 1, 6), SINGLE, kinds=("walk", "scan"))
+
+
+def test_inputs_params_and_gates_of_all_kinds(check, monkeypatch):
+    for dtype, form in ((SINGLE, None), (HALF, "rows")):
+        check(gated, (5, 30, 2, 3), dtype, form)
+    walk_then_scan(monkeypatch)
+    check(mixed, (5, 18, 2, 3), SINGLE, "rows", kinds=("walk", "scan"))

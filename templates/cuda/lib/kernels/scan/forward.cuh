@@ -7,6 +7,7 @@
 
 #include "lib/cell/item_forward.cuh"
 #include "lib/kernels/scan/tile.cuh"
+#include "lib/ptx/math.cuh"
 
 namespace rnnc::scan_forward {
 
@@ -23,6 +24,11 @@ RNNC_INLINE bool is_needed(int) { return true; }
 using PackedSaved = Vec<Element, Cell::kSaved>;
 // Whether no saved value depends on states.
 constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0;
+
+// The sigmoid without a second way, which would need as many registers again, and without a branch.
+struct OwnSigmoid {
+  RNNC_MEMBER real operator()(real x) const { return sigmoid(x); }
+};
 
 // The steps of a thread.
 struct Chunk {
@@ -87,19 +93,18 @@ struct Chunk {
     });
   }
   RNNC_MEMBER void prepare() {
-    with_sigmoid<true>([&](auto& sigmoid) {
-      repeat<kSteps>([&](int j) {
-        Gates gate;
-        gates(j, gate);
-        apply_early(gate, param, diagonal, early[j], sigmoid);
-      });
+    OwnSigmoid sigmoid;
+    repeat<kSteps>([&](int j) {
+      Gates gate;
+      gates(j, gate);
+      apply_early(gate, param, diagonal, early[j], sigmoid);
     });
   }
   RNNC_MEMBER void step(int j, States& state, PackedSaved& saved) const {
     Gates gate;
     States next;
     Saved kept;
-    FullSigmoid sigmoid;
+    OwnSigmoid sigmoid;
     gates(j, gate);
     add_diagonal(gate, diagonal, state);
     apply_late(gate, state, param, early[j], next, kept, sigmoid);

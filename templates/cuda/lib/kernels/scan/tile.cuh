@@ -111,7 +111,8 @@ struct Tile {
       Map all;
       if (publishes) {
         all = shared_map(0);
-        repeat<Plan::kWarps - 1>([&](int i) { all.append(shared_map(i + 1)); });
+#pragma unroll 1
+        for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
         if (number > 0) records.publish_map(number, all);
       }
       if (number > 0) records.carried_into(number, lane, values);
@@ -121,10 +122,11 @@ struct Tile {
         all.apply(out);
         records.publish_values(number, out);
       }
-      repeat<Plan::kWarps>([&](int i) {
+#pragma unroll 1
+      for (int i = 0; i < Plan::kWarps; ++i) {
         repeat<kCarried>([&](int k) { in_shared().carried[i][k][lane] = values[k]; });
-        if (i + 1 < Plan::kWarps) shared_map(i).apply(values);
-      });
+        shared_map(i).apply(values);
+      }
     }
     meet();
     repeat<kCarried>([&](int k) { values[k] = in_shared().carried[warp][k][lane]; });
