@@ -35,7 +35,7 @@ def plan_for(
         shape: sizes and dtype. What is compiled depends on head dim and dtype alone: batch, heads
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
-        variant: a kind of plan (`"block"`, `"cluster"`, `"grid"`, `"walk"`, `"alternating"`, or a
+        variant: a kind of plan (`"block"`, `"cluster"`, `"grid"`, `"walk"`, `"scan"`, `"alternating"`, or a
             registered one), or `"auto"` for the cheapest feasible plan. `"auto"` takes a kind per
             direction if two kinds cost less than one. It takes no grid plan that streams a part of
             R.

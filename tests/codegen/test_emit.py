@@ -207,6 +207,7 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
         "cuda/stage_tables.cuh.jinja",
         "cuda/staged/alternating.cu.jinja",
         "cuda/step.cu.jinja",
+        "cuda/scan.cu.jinja",
         "cuda/walk.cu.jinja",
         "time.jinja",
     ]

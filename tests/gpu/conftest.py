@@ -189,7 +189,7 @@ def check_equal(got, wanted) -> None:
 
 @pytest.fixture(params=[kind for kind in kinds_for() if kind not in ("walk", "scan")])
 def variant(request) -> str:
-    """Every kind of plan that runs cells with dense matrices, not test_walk.py's, test_scan.py's."""
+    """Every kind of plan that runs cells with dense matrices; test_walk.py has the others."""
     return request.param
 
 

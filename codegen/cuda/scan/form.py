@@ -1,9 +1,9 @@
 """What a scan over tiles of steps computes of a cell: which states it carries, by which map.
 
-A step of a direction maps the values that it carries by `A x + b`. A tile's map is that of its steps
-one after the other. The forward carries the states of affine parts, and A is a function of gates,
-params and inputs. The backward carries gradients of states, and A is the cell's own adjoint, which
-is linear in them.
+A step of a direction maps the values that it carries by `A x + b`. The map of a tile is that of its
+steps one after the other. The forward carries the states of affine parts, and A is a function of
+gates, params and inputs. The backward carries gradients of states, and A is the cell's own adjoint,
+which is linear in them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def _forward(cell: CellSpec) -> Form:
         for state in part.states:
             other = sorted(seen[updates[state]].difference(own))
             if other:
-                raise NoScanError(f"{state} reads the old value of {joined(other)}, in another part")
+                reason = f"{state} reads the old value of {joined(other)}, in another part"
+                raise NoScanError(reason)
         if part.maximum is not None:
             raise NoScanError(f"{part.reason} is a maximum, which no scan plan computes yet")
     weights = tuple(_weight(cell, pair.gate, pair.source) for pair in cell.diagonal_pairs)

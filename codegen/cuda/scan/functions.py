@@ -84,8 +84,9 @@ def step_functions(
         )
 
     read = {output.name for output in parts.fixed.outputs}
-    of_late = {**kinds, **late, "early": tuple(n if n in read else f"_of_matrix_{n}" for n in names)}
-    of_late.pop("weight", None)
+    given = tuple(name if name in read else f"_of_matrix_{name}" for name in names)
+    of_late = {kind: of for kind, of in kinds.items() if kind != "weight"}
+    of_late |= {**late, "early": given}
     return StepFunctions(
         function("step_early", early, kinds), function("step_late", rest, of_late), rows
     )
@@ -100,16 +101,19 @@ def _for_carried(
     wanted |= {symbol(f"d_{layout.gates[gate]}") for gate in layout.diagonal_gates.values}
     needed = _needed(late.statements, wanted)
     kept = tuple(output for output in early.outputs if output in needed)
+    known = [statement for statement in early.statements if isinstance(statement, Statement)]
+    own = _needed(known, set(kept))
     others = set(early.outputs).difference(kept)
-    first = [s for s in early.statements if isinstance(s, Statement) and s.target not in kept]
-    used = _needed(first, _needed(late.statements, set(late.outputs)) & (others))
-    again = [statement for statement in first if statement.target in used]
-    own = _needed(early.statements, set(kept))
+    again = _needed([s for s in known if s.target not in kept], others)
     return (
+        replace(early, statements=tuple(s for s in known if s.target in own), outputs=kept),
         replace(
-            early, statements=tuple(s for s in early.statements if s.target in own), outputs=kept
+            late,
+            statements=(
+                *(s for s in known if s.target in again and s.target not in kept),
+                *late.statements,
+            ),
         ),
-        replace(late, statements=(*again, *late.statements)),
     )
 
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from ....cellspec.cell import CellSpec
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import ELEMENT_BYTES, Dtype, counted

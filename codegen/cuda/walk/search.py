@@ -129,7 +129,9 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
         registers=limits.registers_for(WalkPlan.threads * blocks),
     )
     inputs = CostInputs.of(cell, shape, limits, request.tf32)
-    estimate = StepEstimate.of(walk_step(inputs, plan), walk_start(inputs, plan))
+    estimate = StepEstimate.of(
+        walk_step(inputs, plan), walk_start(inputs, plan), request.shape.steps
+    )
     return replace(plan, estimate=estimate)
 
 

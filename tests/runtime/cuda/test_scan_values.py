@@ -8,6 +8,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.scan import search
+from rnnc.codegen.shape import DIRECTIONS
 
 from ...walk_calls import FORMS, call_of, cells_without_r, gated, mixed, scanned, walk_then_scan
 
@@ -25,9 +26,9 @@ slow = pytest.mark.slow  # several seconds each, most of it in the C++ compiler
 def check(inputs_for, emulated_blocks, poisoned, monkeypatch):
     """The kernels of a call of such sizes against torch's loop in float64."""
     # Small tiles: a call has several of each channel.
-    for sizes, small in ((search._WARPS, 2), (search._CHUNK, 4)):
-        for direction in sizes:
-            monkeypatch.setitem(sizes, direction, small)
+    monkeypatch.setattr(search, "_WARPS", 2)
+    for direction in DIRECTIONS:
+        monkeypatch.setitem(search._CHUNKS, direction, (4,))
 
     def checked(cell, sizes, dtype, *masks, kinds=("scan",), save="gates", **options):
         call = call_of(cell, inputs_for(cell, *sizes, dtype), *masks, **options)

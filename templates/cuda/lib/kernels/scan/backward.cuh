@@ -17,7 +17,7 @@ struct SharedSums {
   SumOverTime sum[at_least_one(kAllSums)][Plan::kWarps][kLanes];
 };
 constexpr int kSumsAt = round_up(static_cast<int>(sizeof(Shared)), 8);
-static_assert(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0) == Plan::kPlannedShared,
+static_assert(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0) == kPlannedShared,
               "the plan counted another size");
 
 #ifdef RNNC_UNWEIGHTED
@@ -36,16 +36,30 @@ struct Chunk {
   Vec<Element, 1> gradient[kSteps][Cell::kStates];
   Vec<Element, 1> state[kSteps + 1][Cell::kStates];  // after each step; the last one is before it
   Early early[kSteps];
-  bool restarts[kSteps];
+  u32 restarts;  // a bit per step
   Resets resets;
   States late[kSteps];
 
+  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
     tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    if (tile.has_last()) load_first(a, tile);
     resets.begin(a, channel, is_read);
     walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
     walk::fix(param);
+  }
+  // What the first step in memory begins from stands in the place of the states before it.
+  RNNC_MEMBER void load_first(const BackwardArguments& a, const Tile& tile) {
+    const bool restarts_first = walk::restarts_first(a, tile.channel);
+    repeat<Cell::kStates>([&](int s) {
+      if (!kReads[s]) return;
+      Vec<Element, 1> begin;
+      begin.load(walk::first_states(a, tile.channel, s, restarts_first));
+      repeat<kSteps>([&](int j) {
+        if (tile.is_last(j)) state[j + 1][s] = begin;
+      });
+    });
   }
   // NOTE: what lies before the first step in memory is not read, unless it is the step after it.
   template <bool all>
@@ -56,6 +70,7 @@ struct Chunk {
     const int last = tile.count - 1 - tile.first;  // the warp's first step
     const int64 begin = time.at(last);
     int64 offset = begin * size + channel.offset();
+    restarts = 0;
     const char* const rows = kMasked ? restarts_of(a, channel.place, time.reversed) : nullptr;
     repeat<Cell::kStates>([&](int s) {
       const Element* from = a.d_states[s] + begin * a.d_states_time[s] +
@@ -74,28 +89,23 @@ struct Chunk {
         const bool stored = (all && j < kSteps) || t >= 0;
         if (!stored) state[j][s] = {};
         if (stored) state[j][s].load(a.states[s] + offset);
-        if (all && j < kSteps) return;
-        if (t == -1 && tile.count) {
-          const bool restarts_first = walk::restarts_first(a, channel);
-          state[j][s].load(walk::first_states(a, channel, s, restarts_first));
-        }
       });
       if (j == kSteps) return;
       const bool own = all || t >= 0;
       if (!own) saved[j] = {};
       if (own) saved[j].load(a.saved + offset * Cell::kSaved);
       offset += stride;
-      restarts[j] = false;
       if (!kMasked && !kOthers) return;
       const int64 place = own ? time.at(t) : 0;
       repeat<kOthers>([&](int k) { other[j][k] = 0; });
       if (own) load_unweighted(other[j], 0, a, channel, place);
       if (kMasked && t > 0) {
-        restarts[j] = ld_global_nc_u8(rows + place) & restart_bit(channel.place);
+        const u32 byte = ld_global_nc_u8(rows + place);
+        restarts |= byte & restart_bit(channel.place) ? 1u << j : 0;
       }
       if (kResetsLate) {
         repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-        if (restarts[j]) Resets::load(late[j], a, channel, place, is_read);
+        if (restarts >> j & 1) Resets::load(late[j], a, channel, place, is_read);
       }
     });
   }
@@ -107,7 +117,7 @@ struct Chunk {
       before[s] = state[j + 1][s][0];
       if (!kMasked) return;
       const real to = kResetsLate ? late[j][s] : resets.constant[s];
-      before[s] = restarts[j] ? to : before[s];
+      before[s] = restarts_before(j) ? to : before[s];
     });
   }
   RNNC_MEMBER void values_of(int j, ReadValues& values) const {
@@ -154,8 +164,8 @@ struct Chunk {
       add_gradient(j, d_state);
       step(j, d_state, ignored, ignored_too);
       if (!kMasked) return;
-      map.cut(restarts[j]);
-      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts[j] ? real(0) : d_state[s]; });
+      map.cut(restarts_before(j));
+      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts_before(j) ? real(0) : d_state[s]; });
     });
     repeat<kCarried>([&](int i) { map.offset[i] = d_state[kCarriedState[i]]; });
   }
@@ -164,7 +174,8 @@ struct Chunk {
                        const States& d_last) const {
     const Channel& channel = tile.channel;
     const int64 size = a.batch * channel.plane;
-    Gates d_gates[kSteps];
+    Vec<Element, Cell::kInputGates> d_wx[kSteps];
+    Vec<Element, kGatesNoInput> d_no_input[kSteps];
     States d_state, d_initial = {};
     GradientSums sums = {};
     real d_reset[at_least_one(kResetSums)] = {};
@@ -172,19 +183,22 @@ struct Chunk {
     repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
     repeat<kSteps>([&](int j) {
       const bool own = tile.owns(j);
-      Gates& d_gate = d_gates[j];
+      Gates d_gate;
       Params d_param;
       States before, after;
       states_of(j, before, after);
       add_gradient(j, d_state);
       step(j, d_state, d_gate, d_param);
       repeat<kResetSums>([&](int s) {
-        d_reset[s] += restarts[j] ? d_state[s] : real(0);
-        d_state[s] = restarts[j] ? real(0) : d_state[s];
+        d_reset[s] += restarts_before(j) ? d_state[s] : real(0);
+        d_state[s] = restarts_before(j) ? real(0) : d_state[s];
       });
       repeat<Cell::kStates>([&](int s) {
         d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s];
       });
+      const PackedGates packed(d_gate);
+      d_wx[j] = packed.d_wx;
+      d_no_input[j] = packed.d_no_input;
       Gates counted;
       repeat<Cell::kGates>([&](int g) { counted[g] = own ? d_gate[g] : real(0); });
       repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
@@ -193,7 +207,10 @@ struct Chunk {
     tile.in_parts([&](auto all) {
       int64 offset = channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
       repeat<kSteps>([&](int j) {
-        if (all.value || tile.owns(j)) PackedGates(d_gates[j]).store(a, offset);
+        if (all.value || tile.owns(j)) {
+          d_wx[j].store(a.d_wx + offset * Cell::kInputGates);
+          d_no_input[j].store(a.d_gates_no_input + offset * kGatesNoInput);
+        }
         offset -= channel.time.stride(size);
       });
     });

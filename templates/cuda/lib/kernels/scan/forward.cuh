@@ -12,7 +12,7 @@
 namespace rnnc::scan_forward {
 
 using namespace scan;
-static_assert(sizeof(Shared) == Plan::kPlannedShared, "the plan counted another size");
+static_assert(sizeof(Shared) == kPlannedShared, "the plan counted another size");
 
 constexpr int kSteps = Plan::kChunk;
 #ifdef RNNC_UNWEIGHTED
@@ -38,10 +38,11 @@ struct Chunk {
   Vec<Element, Cell::kInputGates> input[kSteps];
   real other[kSteps][at_least_one(kOthers)];
   Early early[kSteps];
-  bool restarts[kSteps];
+  u32 restarts;  // a bit per step
   Resets resets;
   States late[kSteps];
 
+  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
     tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
@@ -56,6 +57,7 @@ struct Chunk {
     const int64 stride = channel.time.stride(a.wx_time);
     const Element* from = a.wx + channel.time.at(tile.first) * a.wx_time +
                           channel.row * a.wx_row + channel.unit * Cell::kInputGates;
+    restarts = 0;
     const char* const rows =
         kMasked ? restarts_of(a, channel.place, channel.time.reversed) : nullptr;
     repeat<kSteps>([&](int j) {
@@ -63,17 +65,17 @@ struct Chunk {
       if (!own) input[j] = {};
       if (own) input[j].load(from);
       from += stride;
-      restarts[j] = false;
       if (!kMasked && !kOthers) return;
       const int64 place = own ? channel.time.at(tile.first + j) : 0;
       repeat<kOthers>([&](int k) { other[j][k] = 0; });
       if (own) load_unweighted(other[j], 0, a, channel, place);
       if (kMasked && own && tile.first + j > 0) {
-        restarts[j] = ld_global_nc_u8(rows + place) & restart_bit(channel.place);
+        const u32 byte = ld_global_nc_u8(rows + place);
+        restarts |= byte & restart_bit(channel.place) ? 1u << j : 0;
       }
       if (kResetsLate) {
         repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-        if (restarts[j]) Resets::load(late[j], a, channel, place, is_needed);
+        if (restarts >> j & 1) Resets::load(late[j], a, channel, place, is_needed);
       }
     });
   }
@@ -89,7 +91,7 @@ struct Chunk {
     if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) {
       const real to = kResetsLate ? late[j][s] : resets.constant[s];
-      state[s] = restarts[j] ? to : state[s];
+      state[s] = restarts_before(j) ? to : state[s];
     });
   }
   RNNC_MEMBER void prepare() {
@@ -118,7 +120,7 @@ struct Chunk {
     map.begin();
     repeat<kSteps>([&](int j) {
       restart(j, now);
-      if (kMasked) map.cut(restarts[j]);
+      if (kMasked) map.cut(restarts_before(j));
       apply_matrix(early[j], map.column);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       step(j, now, saved[j]);

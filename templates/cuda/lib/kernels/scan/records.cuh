@@ -47,6 +47,7 @@ RNNC_INLINE int exponent_of_word(Word word) { return static_cast<int>(static_cas
 constexpr int kValueWords = kCarried;  // what is carried out of the tile
 constexpr int kMapWords = kCarried * (kCarried + 2);
 constexpr int kWords = kValueWords + kMapWords;
+constexpr int kMapsAtOnce = at_least_one(12 / kMapWords);  // words of which are in registers
 constexpr int kLanes = 32;
 
 struct Records {
@@ -76,17 +77,23 @@ struct Records {
   static RNNC_MEMBER void publish(Word* to, int i, Word word) {
     st_relaxed_gpu(reinterpret_cast<char*>(to + i * kLanes), word);
   }
+  template <int n>
+  static RNNC_MEMBER void load(Word (&words)[n], const Word* at) {
+    repeat<n>([&](int i) { words[i] = ld_relaxed_gpu(at + i * kLanes); });
+  }
+  template <int n>
+  static RNNC_MEMBER bool are_there(const Word (&words)[n]) {
+    bool all = true;
+    repeat<n>([&](int i) { all &= words[i] != kUnwritten; });
+    return all;
+  }
   // Waits for words of a tile, from the one at `at` on.
   template <int n>
   RNNC_MEMBER void read(Word (&words)[n], const Word* at) const {
     Watchdog watchdog;
     while (true) {
-      bool all = true;
-      repeat<n>([&](int i) {
-        words[i] = ld_relaxed_gpu(at + i * kLanes);
-        all &= words[i] != kUnwritten;
-      });
-      if (all) return;
+      load(words, at);
+      if (are_there(words)) return;
       watchdog.poll(wait);
     }
   }
@@ -97,22 +104,30 @@ struct Records {
     Word words[kValueWords];
     read(words, of(from));
     repeat<kCarried>([&](int i) { values[i] = real_of(words[i]); });
+    // Several maps are on their way together: each takes a round trip to L2.
 #pragma unroll 1
-    while (++from < tile) {
-      Map map;
-      read_map(from, map);
-      map.apply(values);
+    for (++from; from < tile; from += kMapsAtOnce) {
+      Word maps[kMapsAtOnce][kMapWords];
+      repeat<kMapsAtOnce>([&](int i) {
+        if (from + i < tile) load(maps[i], map_of(from + i));
+      });
+      repeat<kMapsAtOnce>([&](int i) {
+        if (from + i >= tile) return;
+        if (!are_there(maps[i])) read(maps[i], map_of(from + i));
+        map_from(maps[i]).apply(values);
+      });
     }
   }
-  RNNC_MEMBER void read_map(int tile, Map& map) const {
-    Word words[kMapWords];
-    read(words, of(tile) + kValueWords * kLanes);
+  RNNC_MEMBER Word* map_of(int tile) const { return of(tile) + kValueWords * kLanes; }
+  static RNNC_MEMBER Map map_from(const Word (&words)[kMapWords]) {
+    Map map;
     repeat<kCarried>([&](int j) {
       map.offset[j] = real_of(words[j]);
       map.exponent[j] = exponent_of_word(words[kCarried + j]);
       repeat<kCarried>(
           [&](int i) { map.column[j][i] = real_of(words[(2 + j) * kCarried + i]); });
     });
+    return map;
   }
   // Each lane looks at another tile, by the first lane's word.
   RNNC_MEMBER int last_with_values(int tile, int lane) const {

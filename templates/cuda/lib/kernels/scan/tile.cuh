@@ -100,7 +100,7 @@ struct Tile {
     return map;
   }
   // Gives what is carried into the warp's steps, whose map is `own`; `begins` is what is carried into
-  // the first tile. One warp does it for all: the others have other tiles' blocks to leave room to.
+  // the first tile. One warp computes it for all of them.
   RNNC_MEMBER void carry(Carried& values, const Records& records, const Map& own,
                          const Carried& begins) const {
     share(own);
