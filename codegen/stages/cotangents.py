@@ -44,8 +44,8 @@ def _pulled_back(statistic: Statistic, value: Node) -> Node:
     names = [symbol(name) for name in statistic.names]
     match statistic.kind:
         case "largest":
-            chosen = compare("==", value, names[0])
-            return call("where", chosen, sums[0] / names[1], number(0))
+            has = compare("!=", symbol(statistic.mark), number(0))
+            return call("where", has, sums[0] / names[1], number(0))
         case "softmax":
             return call("exp", value - names[1]) * sums[0]
         case "moments":

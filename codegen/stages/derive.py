@@ -28,7 +28,7 @@ class Derived:
     Attributes:
         stages: the programs.
         saved: names of values of a unit that the forward saves: gates or functions of them, then
-            what called gates multiply.
+            what called gates multiply, and which units have the largest value of their head.
         reads: the states, `<state>` and `<state>_next`, that the backward reads.
     """
 
@@ -90,8 +90,9 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
     )
     final = dict(zip(asked, rewritten(gradients, kept), strict=True))
     backward = _backward(cell, low, final, numbers, wishes)
-    forward = _forward(cell, low, updates, kept)
     needed = {symbol.name for program in backward.programs for symbol in program.inputs}
+    marks = {name: value for name, value in low.marks.items() if name in needed}
+    forward = _forward(cell, low, updates, kept, marks)
     functions = {value.args[0].name: s.name for value, s in kept.items()}
     saved = [functions.get(gate.name, gate.name) for gate in cell.gates]
     reads = [*(state.name for state in cell.states), *updates]
@@ -110,15 +111,23 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
     )
     return Derived(
         stages,
-        (*(s for s in saved if s in needed), *dict.fromkeys(multiplied)),
+        (
+            *(s for s in saved if s in needed),
+            *dict.fromkeys(multiplied),
+            *marks,
+        ),
         tuple(r for r in reads if r in needed),
     )
 
 
 def _forward(
-    cell: CellSpec, low: Lowered, updates: Mapping[str, Node], kept: Mapping[Node, Node]
+    cell: CellSpec,
+    low: Lowered,
+    updates: Mapping[str, Node],
+    kept: Mapping[Node, Node],
+    marks: Mapping[str, Node],
 ) -> _Directed:
-    """The stages that compute the new states, and in the last what is saved in place of gates."""
+    """The stages that compute the new states, and in the last what is saved besides gates."""
     sources = {name: each for each in low.exchanged for name in each.results}
 
     def reads(exchanged: Exchanged) -> list[Node]:
@@ -131,7 +140,8 @@ def _forward(
         own = [name for exchanged in each for name in exchanged.reads if name not in done]
         done.update(own)
         stages.append({name: low.arguments[name] for name in own})
-    stages.append({**updates, **{name.name: value for value, name in kept.items()}})
+    functions = {name.name: value for value, name in kept.items()}
+    stages.append({**updates, **functions, **marks})
     alone = known_values([value for each in stages for value in each.values()])
     names = variables_of(cell, low)
     wishes = Wishes(

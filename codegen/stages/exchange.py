@@ -55,11 +55,13 @@ class Statistic:
             and the largest x, m.
         names: of the numbers.
         arguments: the names of the values.
+        mark: of `"largest"`, the name of what the forward saves: 1 in units that have it, else 0.
     """
 
     kind: str
     names: tuple[str, ...]
     arguments: tuple[str, ...]
+    mark: str = ""
 
     @staticmethod
     def words(kind: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.expression.graph import with_args
-from ...cellspec.expression.node import Node, call, number, ordered, symbol
+from ...cellspec.expression.node import Node, call, compare, number, ordered, symbol
 from ...cellspec.stages.nodes import eps_of, reduced
 from .exchange import Exchanged, Product, Statistic
 
@@ -21,12 +21,15 @@ class Lowered:
         arguments: by name, each value of a unit that is multiplied or reduced.
         exchanged: the products and statistics, each after those that its arguments read.
         of: for each node of the cell's equations, what it became.
+        marks: by name, which units have the largest value: 1, or 0. The backward cannot compute
+            this again, since it reads gates and states that are rounded.
     """
 
     updates: tuple[Node, ...]
     arguments: Mapping[str, Node]
     exchanged: tuple[Exchanged, ...]
     of: Mapping[Node, Node]
+    marks: Mapping[str, Node]
 
 
 def lowered(cell: CellSpec) -> Lowered:
@@ -40,7 +43,7 @@ def lowered(cell: CellSpec) -> Lowered:
         lowering.add(node)
     new = lowering.new
     updates = tuple(new[update] for update in cell.updates)
-    return Lowered(updates, lowering.arguments, tuple(lowering.exchanged), new)
+    return Lowered(updates, lowering.arguments, tuple(lowering.exchanged), new, lowering.marks)
 
 
 @dataclass
@@ -49,6 +52,7 @@ class _Lowering:
     new: dict[Node, Node] = field(default_factory=dict)
     arguments: dict[str, Node] = field(default_factory=dict)
     exchanged: list[Exchanged] = field(default_factory=list)
+    marks: dict[str, Node] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._taken = {d.name for d in self.cell.declarations}
@@ -100,8 +104,15 @@ class _Lowering:
         place = sum(isinstance(each, Statistic) for each in self.exchanged)
         arguments = tuple(self._argument(f"{kind}_of", value) for value in values)
         names = tuple(self._free(f"{word}{place}") for word in Statistic.words(kind))
-        self.exchanged.append(Statistic(kind, names, arguments))
+        mark = self._mark(values[0], names[0]) if kind == "largest" else ""
+        self.exchanged.append(Statistic(kind, names, arguments, mark))
         return [symbol(name) for name in names]
+
+    def _mark(self, value: Node, largest: str) -> str:
+        name = self._free(f"has_{largest}")
+        has = compare("==", value, symbol(largest))
+        self.marks[name] = call("where", has, number(1), number(0))
+        return name
 
     def _argument(self, wish: str, value: Node) -> str:
         """The name of a value that is multiplied or reduced; one value has one name."""

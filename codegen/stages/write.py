@@ -84,7 +84,8 @@ def write_stages(
 def taken_names(cell: CellSpec, low: Lowered) -> set[str]:
     """The names that temporaries of a program must not have."""
     names = {d.name for d in cell.declarations} | {f"{s.name}_next" for s in cell.states}
-    return names | {*low.arguments, *(name for each in low.exchanged for name in each.results)}
+    exchanged = {name for each in low.exchanged for name in each.results}
+    return names | exchanged | {*low.arguments, *low.marks}
 
 
 def variables_of(cell: CellSpec, low: Lowered) -> dict[Node, str]:

@@ -33,6 +33,8 @@ def called_sums(
     steps, batch, heads, dim, inputs = d_wx.shape
     rows, left = steps * batch, list[tuple[Tensor, Tensor]]()
     if not rows:
+        for each in called:
+            d_R[each.matrix].zero_()
         return left
     spans, values = spans_of(rows, d_wx.dtype, multiplier), saved.shape[-1]
     multiplied: dict[int, Tensor] = {}  # by place, without gaps

@@ -150,7 +150,7 @@ struct StagedItems : Items {
   // Writes it to shared memory; `first` is the offset of the thread's first unit and row.
   RNNC_MEMBER void write_saved(char* to, int first) const {
     for_saved([&](int group, int j, const auto& vec) {
-      vec.write(to + first + SavedStore::offset(j, 8 * group));
+      if constexpr (Cell::kSaved > 0) vec.write(to + first + SavedStore::offset(j, 8 * group));
     });
   }
 
