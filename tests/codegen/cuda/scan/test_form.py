@@ -70,9 +70,8 @@ def test_a_diagonal_weight_is_in_the_matrix():
 
 
 def test_the_backward_carries_every_gradient_that_reaches_the_past():
-    carried = {
-        name: form_of(rnnc.cells.get(name), "backward").carried for name in cells_without_r()
-    }
+    cells = {name: rnnc.cells.get(name) for name in cells_without_r()}
+    carried = {name: form_of(cell, "backward").carried for name, cell in cells.items()}
     assert carried["sru"] == carried["qrnn"] == ("c",)
     assert carried["unicornn"] == ("y", "z")
     assert carried["slstm_without_r"] == ("c", "n", "m")
