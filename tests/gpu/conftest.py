@@ -17,8 +17,6 @@ from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import device_limits
 from torch import Tensor
 
-from ..walk_calls import call_of
-
 # cuBLAS repeats its sums only with buffers of its own; read when it starts.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
@@ -240,7 +238,9 @@ def same_bits() -> Callable:
 def check_call(draw, errors_are_small) -> Callable:
     """The kernels of a call of a cell without dense matrices, against torch's loops."""
 
-    def checked(variant, cell, sizes, dtype, *masks, time_first=False, save="gates", **options):
+    def checked(
+        call_of, variant, cell, sizes, dtype, *masks, time_first=False, save="gates", **options
+    ):
         torch.manual_seed(sum(sizes))
 
         def drawn():

@@ -28,7 +28,7 @@ BACKWARD = [n for n in cells_without_r() if n not in BOTH]
 @pytest.fixture
 def check(check_call):
     """The kernels of a call of such sizes against torch's loops."""
-    return partial(check_call, "scan")
+    return partial(check_call, call_of, "scan")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -45,7 +45,7 @@ def test_cells(name, dtype, check):
 def test_backwards_of_other_cells(name, dtype, check_call, monkeypatch):
     """Their forward is a walk."""
     walk_then_scan(monkeypatch)
-    check_call("auto", rnnc.cells.get(name), (3, 300, 2, 21), dtype)
+    check_call(call_of, "auto", rnnc.cells.get(name), (3, 300, 2, 21), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -64,7 +64,7 @@ def test_inputs_params_and_gates_of_all_kinds(dtype, check, check_call, monkeypa
     check(gated, (5, 270, 2, 33), dtype)
     check(gated, (5, 270, 2, 32), dtype, "rows", reverse=True)
     walk_then_scan(monkeypatch)
-    check_call("auto", mixed, (5, 270, 2, 33), dtype, "rows")
+    check_call(call_of, "auto", mixed, (5, 270, 2, 33), dtype, "rows")
 
 
 def test_the_same_inputs_give_the_same_bits(draw, same_bits):

@@ -18,7 +18,7 @@ WALK = {"backend": "cuda", "variant": "walk"}
 @pytest.fixture
 def check(check_call):
     """The kernels of a call of such sizes against torch's loops."""
-    return partial(check_call, "walk")
+    return partial(check_call, call_of, "walk")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

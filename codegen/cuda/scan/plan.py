@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
-from ..limits import Limits
 from ..mma import WARP
+from ..unit_plan import UnitPlan
 from .form import form_of
 from .functions import step_functions
 
@@ -30,42 +30,28 @@ def real_bytes(dtype: Dtype) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScanPlan(KernelPlan):
+class ScanPlan(UnitPlan):
     """Blocks compute tiles of steps of 32 channels; a channel is a unit of a batch row.
 
     A tile's steps are first taken from zeros, which gives what they make of any values carried into
     them. Then they are taken from those values, as the tiles before it published them. All blocks
-    of a launch are on the chip at once. Batch, heads, head dim and steps are run-time values: the
-    head dim is here because both directions must agree on it. The attributes that are not listed
-    are those of `KernelPlan`.
+    of a launch are on the chip at once. The attributes that are not listed are those of `UnitPlan`.
 
     Attributes:
-        head_dim: units per head.
         warps: warps per block, each with a chunk of the tile's steps.
         chunk: steps per thread.
         carried: values that are carried from step to step.
         sums: sums over time of each unit, of a backward.
         states: of the cell.
-        blocks_per_multiprocessor: blocks that share an SM; the compiler leaves registers for them.
-        registers: registers per thread that the compiler may use.
     """
 
     kind: ClassVar[str] = "scan"
-    hoists: ClassVar[bool] = True
 
-    head_dim: int
     warps: int
     chunk: int
     carried: int
     sums: int
     states: int
-    blocks_per_multiprocessor: int
-    registers: int
-
-    @property
-    def agreed(self) -> dict[str, object]:
-        """By name, the values that the other direction's plan must have too."""
-        return {**super().agreed, "head_dim": self.head_dim}
 
     @property
     def threads(self) -> int:
@@ -116,10 +102,6 @@ class ScanPlan(KernelPlan):
         """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared, waits_for="all")
 
-    def as_compiled(self) -> Self:
-        """The plan without what its source does not depend on: equal for equal sources."""
-        return replace(super().as_compiled(), head_dim=0, registers=0)
-
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
         """What is carried, and the functions of a step.
 
@@ -133,20 +115,6 @@ class ScanPlan(KernelPlan):
             "carried_numbers": [states.at(name).number for name in form.carried],
             "step": step_functions(pointwise, self.direction, sorted(self.passed)),
         }
-
-    def with_more_registers(self, limits: Limits) -> Self | None:
-        """The same plan with half as many blocks per SM, but at least one.
-
-        Args:
-            limits: the GPU.
-        """
-        blocks = self.blocks_per_multiprocessor // 2
-        if not blocks:
-            return None
-        registers = limits.registers_for(self.threads * blocks)
-        if registers == self.registers:
-            return None
-        return replace(self, blocks_per_multiprocessor=blocks, registers=registers)
 
     def parts_of_sums(self, batch: int, steps: int) -> int:
         """How many partial sums a backward writes: one per row and tile.

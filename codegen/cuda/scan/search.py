@@ -12,7 +12,7 @@ from ...shape import Direction, PlanError
 from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
 from ..kernel_plan import KernelPlan
-from ..mma import RESERVED_SHARED, WARP
+from ..mma import RESERVED_SHARED
 from ..walk.search import walk_kernels
 from .cost import scan_start, scan_step
 from .form import Form, NoScanError, form_of
@@ -120,31 +120,19 @@ def _plan(
     """The plan with tiles of such a size, and so many blocks per SM."""
     cell, shape, limits = request.cell, request.shape, request.limits
     layout = layout_of(cell)
-    plan = ScanPlan(
-        direction=direction,
-        arch=limits.arch,
-        dtype=shape.dtype,
-        tf32=request.tf32,
-        save=request.save,
-        head_dim=shape.head_dim,
+    plan = ScanPlan.of(
+        request,
+        direction,
         warps=warps,
         chunk=chunk,
         carried=len(form.carried),
         sums=len(layout.bias) + len(layout.params) + len(layout.diagonal_gates),
         states=len(layout.states),
-        blocks_per_multiprocessor=blocks,
-        registers=limits.registers_for(WARP * warps * blocks),
     )
     # A GPU may have too little shared memory for the sums of as many blocks.
     masked = replace(plan, masked=True).shared
     fitting = limits.shared_per_multiprocessor // (masked + RESERVED_SHARED)
-    if fitting < blocks:
-        blocks = max(fitting, 1)
-        plan = replace(
-            plan,
-            blocks_per_multiprocessor=blocks,
-            registers=limits.registers_for(WARP * warps * blocks),
-        )
+    plan = plan.sharing(limits, max(min(blocks, fitting), 1))
     inputs = CostInputs.of(cell, shape, limits, request.tf32)
     start, steps = scan_start(inputs, plan), shape.steps
     return replace(plan, estimate=StepEstimate.of(scan_step(inputs, plan), start, steps))

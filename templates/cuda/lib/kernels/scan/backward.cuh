@@ -44,6 +44,7 @@ struct Chunk {
   RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
     tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    load_restarts(a, tile);
     if (tile.has_last()) load_first(a, tile);
     resets.begin(a, channel, is_read);
     walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
@@ -57,8 +58,28 @@ struct Chunk {
       Vec<Element, 1> begin;
       begin.load(walk::first_states(a, tile.channel, s, restarts_first));
       repeat<kSteps>([&](int j) {
-        if (tile.is_last(j)) state[j + 1][s] = begin;
+        // NOTE: word by word, or the compiler keeps all states in memory.
+        for (int k = 0; k < begin.kWords; ++k) {
+          u32 word = state[j + 1][s].words[k];
+          word = tile.is_last(j) ? begin.words[k] : word;
+          state[j + 1][s].words[k] = word;
+        }
       });
+    });
+  }
+  // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
+  RNNC_MEMBER void load_restarts(const BackwardArguments& a, const Tile& tile) {
+    restarts = 0;
+    if (!kMasked) return;
+    const Channel& channel = tile.channel;
+    const bool reversed = channel.time.reversed;
+    const int last = tile.count - 1 - tile.first;
+    restarts = restart_bits(a, channel, reversed ? tile.first : last, !reversed, last);
+    if (!kResetsLate) return;
+    repeat<kSteps>([&](int j) {
+      const int t = tile.count - 1 - tile.first - j;
+      repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
+      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_read);
     });
   }
   // NOTE: what lies before the first step in memory is not read, unless it is the step after it.
@@ -70,8 +91,6 @@ struct Chunk {
     const int last = tile.count - 1 - tile.first;  // the warp's first step
     const int64 begin = time.at(last);
     int64 offset = begin * size + channel.offset();
-    restarts = 0;
-    const char* const rows = kMasked ? restarts_of(a, channel.place, time.reversed) : nullptr;
     repeat<Cell::kStates>([&](int s) {
       const Element* from = a.d_states[s] + begin * a.d_states_time[s] +
                             channel.row * a.d_states_row[s] + channel.unit;
@@ -95,18 +114,10 @@ struct Chunk {
       if (!own) saved[j] = {};
       if (own) saved[j].load(a.saved + offset * Cell::kSaved);
       offset += stride;
-      if (!kMasked && !kOthers) return;
+      if (!kOthers) return;
       const int64 place = own ? time.at(t) : 0;
       repeat<kOthers>([&](int k) { other[j][k] = 0; });
       if (own) load_unweighted(other[j], 0, a, channel, place);
-      if (kMasked && t > 0) {
-        const u32 byte = ld_global_nc_u8(rows + place);
-        restarts |= byte & restart_bit(channel.place) ? 1u << j : 0;
-      }
-      if (kResetsLate) {
-        repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-        if (restarts >> j & 1) Resets::load(late[j], a, channel, place, is_read);
-      }
     });
   }
   RNNC_MEMBER void states_of(int j, States& before, States& after) const {

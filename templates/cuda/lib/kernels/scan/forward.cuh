@@ -46,10 +46,27 @@ struct Chunk {
   RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
     tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    load_restarts(a, tile);
     resets.begin(a, channel, is_needed);
     load_bias(bias, a, channel.plane, channel.unit);
     walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
     walk::fix(param);
+  }
+  // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
+  RNNC_MEMBER void load_restarts(const ForwardArguments& a, const Tile& tile) {
+    restarts = 0;
+    if (!kMasked) return;
+    const Channel& channel = tile.channel;
+    const bool reversed = channel.time.reversed;
+    const int begin = reversed ? tile.count - 1 - tile.first : tile.first;
+    restarts = restart_bits(a, channel, begin, reversed, tile.count - tile.first);
+    if (tile.first == 0) restarts &= ~1u;
+    if (!kResetsLate) return;
+    repeat<kSteps>([&](int j) {
+      const int t = tile.first + j;
+      repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
+      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_needed);
+    });
   }
   template <bool all>
   RNNC_MEMBER void load_steps(const ForwardArguments& a, const Tile& tile) {
@@ -57,26 +74,15 @@ struct Chunk {
     const int64 stride = channel.time.stride(a.wx_time);
     const Element* from = a.wx + channel.time.at(tile.first) * a.wx_time +
                           channel.row * a.wx_row + channel.unit * Cell::kInputGates;
-    restarts = 0;
-    const char* const rows =
-        kMasked ? restarts_of(a, channel.place, channel.time.reversed) : nullptr;
     repeat<kSteps>([&](int j) {
       const bool own = all || tile.owns(j);
       if (!own) input[j] = {};
       if (own) input[j].load(from);
       from += stride;
-      if (!kMasked && !kOthers) return;
+      if (!kOthers) return;
       const int64 place = own ? channel.time.at(tile.first + j) : 0;
       repeat<kOthers>([&](int k) { other[j][k] = 0; });
       if (own) load_unweighted(other[j], 0, a, channel, place);
-      if (kMasked && own && tile.first + j > 0) {
-        const u32 byte = ld_global_nc_u8(rows + place);
-        restarts |= byte & restart_bit(channel.place) ? 1u << j : 0;
-      }
-      if (kResetsLate) {
-        repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-        if (restarts >> j & 1) Resets::load(late[j], a, channel, place, is_needed);
-      }
     });
   }
   // The gates of a step, without what its states give.
