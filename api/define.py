@@ -122,8 +122,8 @@ class Cell(CellSpec):
             head_dim: number of units per head.
             dtype: the dtype of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
             gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
-            variant: `"block"`, `"cluster"`, `"grid"`, `"walk"`, `"alternating"`, or `"auto"` for
-                the cheapest feasible plan of each direction.
+            variant: `"block"`, `"cluster"`, `"grid"`, `"walk"`, `"scan"`, `"alternating"`, or
+                `"auto"` for the cheapest feasible plan of each direction.
             batch: number of batch rows. It affects the choice of the plan and does not appear in
                 the source: batch, heads and steps are run-time values.
             save: with `"gates"` the forward saves the values of gates that the backward needs; with

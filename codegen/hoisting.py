@@ -29,13 +29,16 @@ class Hoisted:
         return tuple(output.name for output in self.fixed.outputs)
 
 
-def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -> Hoisted:
+def hoisted(
+    program: Program, params: Iterable[str], constants: Iterable[str], named: str = "_fixed"
+) -> Hoisted:
     """Take out of a program what follows from params alone, but for what stands in its loops.
 
     Args:
         program: the program.
-        params: the names of the cell's params.
+        params: the names of the cell's params, or of other inputs.
         constants: the names of its numbers.
+        named: how names of values begin; no name of a cell begins with `_`.
 
     Example:
         >>> import rnnc
@@ -50,15 +53,18 @@ def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -
     """
     given = {symbol(name) for name in params}
     free = {symbol(name) for name in constants}
-    names = map("_fixed_{}".format, count())  # no name of a cell begins so
+    names = (f"{named}_{i}" for i in count())
     outputs = set(program.outputs)
     ahead: dict[Node, Node] = {}  # the name of each value
+    results: dict[Node, Node] = {}  # the name of each value that is an output too
     rest: list[AnyStatement] = []
     for statement in program.statements:
         if not isinstance(statement, Statement):
             rest.append(statement)
             continue
-        found = _largest(statement.value, given, free)
+        (value,) = rewritten([statement.value], results)
+        statement = replace(statement, value=value)
+        found = _largest(value, given, free)
         if found == [statement.value] and statement.target not in outputs:
             ahead.setdefault(statement.value, statement.target)
             given.add(statement.target)
@@ -68,14 +74,17 @@ def hoisted(program: Program, params: Iterable[str], constants: Iterable[str]) -
         for value in found:
             if value not in ahead:
                 ahead[value] = symbol(next(names))
+                given.add(ahead[value])
+        if found == [statement.value]:
+            results[statement.target] = ahead[statement.value]
         (value,) = rewritten([statement.value], {node: ahead[node] for node in found})
         rest.append(replace(statement, value=value))
     read = symbols_of(values_of(rest))
-    results = tuple(name for name in ahead.values() if name in read)
+    kept = tuple(name for name in ahead.values() if name in read)
     statements = tuple(Statement(name, value) for value, name in ahead.items())
     return Hoisted(
-        Program(tuple(i for i in program.inputs if i in given), statements, results),
-        replace(program, inputs=(*program.inputs, *results), statements=tuple(rest)),
+        Program(tuple(i for i in program.inputs if i in given), statements, kept),
+        replace(program, inputs=(*program.inputs, *kept), statements=tuple(rest)),
     )
 
 

@@ -105,6 +105,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             more_functions=more_functions,
             called=emit_called_functions,
             in_blocks=in_blocks,
+            **({} if isinstance(plan, CpuPlan) else plan.for_template(pointwise)),
             **_stages(pointwise, plan),
             **({} if pointwise.stages else pointwise_functions(pointwise, plan)),
         )

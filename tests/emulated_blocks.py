@@ -25,6 +25,8 @@ _TWINS = {
     **{f"lib/ptx/{name}.cuh": _STEP / f"lib/ptx/{name}.cuh" for name in ("element", "math", "mma")},
     **{path.relative_to(_ROOM).as_posix(): path for path in _ROOM.rglob("*.cuh")},
 }
+# Blocks that the device holds at once, for kernels that ask: some have several tiles, and wait.
+RESIDENT = 3
 # Instructions that the library writes among other code.
 _CHANGES = (
     (r"extern __shared__ __align__\(128\) char shared\[\];", "extern char* shared;"),
@@ -108,6 +110,7 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
             cluster = getattr(plan, "cluster", 1)
             libraries[key].run(ctypes.byref(arguments), *blocks, plan.threads, cluster)
 
+        launch.resident = RESIDENT  # type: ignore[attr-defined]
         return launch
 
     patch.setattr(resident, "load_kernel", load)

@@ -6,9 +6,16 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 import rnnc
 import torch
 from rnnc import Gate, Input, Param, State, bernoulli, gate, sigmoid, tanh
+from rnnc.codegen.cuda.planner import plans_of_kind
+from rnnc.codegen.cuda.scan.form import NoScanError, form_of
+from rnnc.codegen.plan import Plan
+from rnnc.codegen.shape import Direction
+from rnnc.runtime.cuda import choose, prepared, ready
+from rnnc.runtime.store.tuned import Asked
 from torch import Tensor
 
 # The axes of the values after a reset, before (N, D); None for the initial states.
@@ -33,6 +40,23 @@ def mixed(
     return c, h + bound * c
 
 
+@rnnc.cell
+def gated(
+    c: State,
+    h: State,
+    *,
+    f: Gate = gate(recurrent=False),
+    n: Gate = gate(recurrent="diagonal", source="c"),
+    o: Gate = gate(input=False, recurrent="diagonal", source="c"),
+    decay: Input,
+    bound: Input = bernoulli(0.3),
+    slope: Param,
+):
+    """An affine state with diagonal weights, inputs, a param, a gate without input, an output."""
+    c = decay * sigmoid(f) * c + slope * n
+    return c, bound * tanh(c) + o
+
+
 def cells_without_r() -> list[str]:
     """The library's cells whose units read their own past alone, in one stage."""
     cells = {name: rnnc.cells.get(name) for name in rnnc.cells.names()}
@@ -41,6 +65,28 @@ def cells_without_r() -> list[str]:
         for name, cell in cells.items()
         if cell.recurrence.kind != "dense" and not cell.has_stages
     ]
+
+
+def scanned(cell: rnnc.Cell, direction: Direction) -> bool:
+    """Whether a scan plan runs a direction of a cell."""
+    try:
+        form_of(cell, direction)
+    except NoScanError:
+        return False
+    return True
+
+
+def walk_then_scan(patch: pytest.MonkeyPatch) -> None:
+    """Let `variant="auto"` take the pairs of the scan kind that "auto" considers."""
+
+    def planned(asked: Asked, variant: str = "auto") -> Plan:
+        sizes = asked.cell, asked.shape, asked.limits, asked.save, asked.tf32
+        return plans_of_kind("scan", *sizes, for_auto=True)[0]
+
+    patch.setattr(choose, "planned", planned)
+    patch.setattr(choose, "recall", lambda _: None)
+    for cached in (choose.choose_plan, ready.ready_for, prepared.prepare):
+        cached.cache_clear()
 
 
 @dataclass

@@ -34,7 +34,7 @@ class Kernel:
 
     Attributes:
         direction: forward or backward.
-        kind: block, cluster, grid, walk or alternating.
+        kind: block, cluster, grid, walk, scan or alternating.
         words: which blocks compute which rows, and the sizes.
         binding: the constraint that a larger head would break.
         chip: where it keeps its data.

@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
     """A kind of plan for one direction.
 
     Attributes:
-        kind: block, cluster, grid, walk or alternating.
+        kind: block, cluster, grid, walk, scan or alternating.
         nanoseconds: the estimated time per step, or None if there is no such plan.
         why: what binds, or which constraint refuses it, in a few words.
         details: all constraints that clash, line by line.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from ...cellspec.cell import CellSpec
+from ..derive import Pointwise
 from ..shape import Direction, Dtype, Reverse, Save
 from .cost.estimate import StepEstimate
 from .limits import Limits
@@ -172,6 +173,14 @@ class KernelPlan(ABC):
         """
         return None
 
+    def for_template(self, pointwise: Pointwise) -> dict[str, object]:
+        """What the template gets besides the values that all templates get, by name.
+
+        Args:
+            pointwise: the derived maps of the cell.
+        """
+        return {}
+
     def with_more_registers(self, limits: Limits) -> Self | None:
         """The same plan for a kernel that spills: a thread has more registers, or less to keep.
 
@@ -190,13 +199,22 @@ class KernelPlan(ABC):
         """
         return 1
 
-    def parts_of_sums(self, batch: int) -> int:
+    def parts_of_sums(self, batch: int, steps: int) -> int:
         """How many partial sums a backward writes of each bias, param and diagonal weight.
 
         Args:
             batch: rows of the call.
+            steps: of the call.
         """
         return self.batch_tiles(batch)
+
+    def parts_of_resets(self, steps: int) -> int:
+        """How many partial sums of each row a backward writes for the gradients of reset values.
+
+        Args:
+            steps: of the call.
+        """
+        return 1
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
         """How many blocks of a launch wait for each other, if all do; else 0.

@@ -26,6 +26,8 @@ from .grid.plan import GridPlan
 from .grid.search import grid_kernels, largest_grid_head
 from .kernel_plan import KernelPlan
 from .limits import Limits
+from .scan.plan import ScanPlan
+from .scan.search import scan_kernels, scan_or_walk_kernels, scan_tilings
 from .step.plan import StepPlan
 from .step.search import step_kernels
 from .walk.plan import WalkPlan
@@ -135,6 +137,7 @@ KINDS: dict[str, PlanKind] = {
             takes_stages=True,
         ),
         PlanKind(WalkPlan, walk_kernels, walk_kernels, tilings=walk_tilings),
+        PlanKind(ScanPlan, scan_kernels, scan_or_walk_kernels, tilings=scan_tilings),
         PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels, takes_stages=True),
         PlanKind(StepPlan, step_kernels, step_kernels, single=True),
     )

@@ -35,10 +35,10 @@ def plan_for(
         shape: sizes and dtype. What is compiled depends on head dim and dtype alone: batch, heads
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
-        variant: a kind of plan (`"block"`, `"cluster"`, `"grid"`, `"walk"`, `"alternating"`, or a
-            registered one), or `"auto"` for the cheapest feasible plan. `"auto"` takes a kind per
-            direction if two kinds cost less than one. It takes no grid plan that streams a part of
-            R.
+        variant: a kind of plan (`"block"`, `"cluster"`, `"grid"`, `"walk"`, `"scan"`,
+            `"alternating"`, or a registered one), or `"auto"` for the cheapest feasible plan.
+            `"auto"` takes a kind per direction if two kinds cost less than one. It takes no grid
+            plan that streams a part of R.
         save: `"gates"`: the forward saves what the backward needs of the gates; `"states"`: it
             saves nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.

@@ -9,26 +9,28 @@ from ...codegen.shape import DIRECTIONS
 from ..call.call import Call
 from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
-from .choose import PlanQuestion, choose_plan, question_of
+from .choose import PlanQuestion, choose_plan, question_of, steps_like
 from .driver.streams import on_device
 from .load import load_kernel
 from .wavefront.schedule import LayersSizes, Question, schedule_of
 
 
-def asked_ahead(layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> Asked:
+def asked_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor) -> Asked:
     """Return what the plan of a call is asked for; the call is of one direction of time."""
-    return _question(layer_call, call, batch, like).asked
+    return _question(layer_call, call, steps, batch, like).asked
 
 
-def _question(layer_call: LayerCall, call: Call, batch: int, like: Tensor) -> PlanQuestion:
-    kind = like.dtype, like.device.index
+def _question(
+    layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
+) -> PlanQuestion:
+    kind = like.dtype, like.device.index, steps_like(layer_call.cell, steps)
     return question_of(layer_call, batch, call.heads, call.dim, *kind)
 
 
 def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor) -> None:
     """Compile and load the kernels of a call of one direction of time."""
     cell, dtype, index = layer_call.cell, like.dtype, like.device.index
-    asked = _question(layer_call, call, batch, like)
+    asked = _question(layer_call, call, steps, batch, like)
     gates = len(cell.input_gates)
     sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     with on_device(torch.device("cuda", index)):

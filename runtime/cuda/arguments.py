@@ -71,6 +71,7 @@ def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
 
 _BEHIND = {
     "GridArguments": [*fields(POINTER, "exchange streamed"), ("first_group", NUMBER)],
+    "ScanArguments": fields(POINTER, "records"),
     "LayerArguments": [*fields(POINTER, "ready done started"), *fields(NUMBER, "chunk layer")],
 }
 

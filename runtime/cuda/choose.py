@@ -27,9 +27,15 @@ from .load import load_kernel
 from .spills import least_spilling
 from .tune import tune
 
+# Calls of other numbers of steps take the plan for one of these.
+USUAL_STEPS, _STEPS = 1024, (64, 1024, 16384)
+
 
 class PlanQuestion(NamedTuple):
-    """Facts that a plan is chosen by; `dim` counts the units of a head, and no rows are one."""
+    """Facts that a plan is chosen by; `dim` counts the units of a head, and no rows are one.
+
+    `steps` stands for those of the calls that the plan serves, as `steps_like` gives them.
+    """
 
     cell: CellSpec
     heads: int
@@ -39,18 +45,36 @@ class PlanQuestion(NamedTuple):
     device: int
     choice: Choice
     tf32: bool
+    steps: int = USUAL_STEPS
 
     @property
     def asked(self) -> Asked:
         """Request for the plan."""
         fill, limits = self.choice.fill, device_limits(self.device)
         batch, dtype = max(self.batch, 1), DTYPES[self.dtype]
-        shape = Shape(self.heads, self.dim, batch, dtype=dtype, fill=fill)
+        shape = Shape(self.heads, self.dim, batch, self.steps, dtype, fill)
         return Asked(self.cell, shape, limits, self.choice.save, self.tf32)
 
 
+def steps_like(cell: CellSpec, steps: int) -> int:
+    """Return the number of steps that a plan is chosen for: of dense cells always the same.
+
+    Their plans cost the same per step. Those of other cells are walks, which cost more per step,
+    and scans, which take longer to begin.
+    """
+    if cell.recurrence.kind == "dense":
+        return USUAL_STEPS
+    return max((n for n in _STEPS if n <= steps), default=_STEPS[0])
+
+
 def question_of(
-    layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+    layer_call: LayerCall,
+    batch: int,
+    heads: int,
+    dim: int,
+    dtype: torch.dtype,
+    device: int,
+    steps: int = USUAL_STEPS,
 ) -> PlanQuestion:
     """Return what the plan of a call is chosen for.
 
@@ -60,7 +84,7 @@ def question_of(
     sizes, cell, choice = (heads, dim, batch, dtype, device), layer_call.cell, layer_call.choice
     if cell.has_stages:
         choice = choice._replace(save="gates")
-    return PlanQuestion(cell, *sizes, choice, layer_call.tf32)
+    return PlanQuestion(cell, *sizes, choice, layer_call.tf32, steps)
 
 
 @lru_cache(maxsize=2048)

@@ -163,15 +163,17 @@ def backward_parts(
     # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
     real = torch.float32 if like.element_size() == 2 else torch.float64
     d_reset_to: list[Tensor | None] = [None] * counts.states
-    if masks is not None and masks.learned:
-        d_reset_to = [like.new_zeros(batch, heads, dim, dtype=real) for _ in d_reset_to]
 
     def launch(ready: Prepared) -> Tensor:
+        if masks is not None and masks.learned:
+            each = batch, ready.plan.parts_of_resets(steps), heads, dim
+            d_reset_to[:] = [like.new_zeros(each, dtype=real) for _ in d_reset_to]
         if not like.numel():  # no rows or units
             return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
         # Each kernel writes its sums with step 0.
         new = like.new_empty if steps else like.new_zeros
-        sums = new(ready.sum_parts, sum(counts.sums), heads, dim, dtype=real)
+        parts = ready.plan.parts_of_sums(batch, steps)
+        sums = new(parts, sum(counts.sums), heads, dim, dtype=real)
         matrix = ready.launcher.matrix(R)
         arguments = filled(
             ready.arguments,
@@ -224,7 +226,7 @@ def backward_parts(
             d_initial_states=d_initial_states,
             d_R_diag=d_R_diag,
             d_params=d_params,
-            d_reset_to=[d.to(like.dtype) for d in d_reset_to if d is not None] or None,
+            d_reset_to=[_summed(d, like) for d in d_reset_to if d is not None] or None,
             d_others=d_gates_no_input.transpose(0, 1) if others else None,
         )
 
@@ -236,6 +238,11 @@ def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
     if run is None and not ready.launcher.recorded:
         refuse_recording()
     return run or ready.launcher.run
+
+
+def _summed(parts: Tensor, like: Tensor) -> Tensor:
+    """Return the sums of parts, (B, parts, N, D), added in order."""
+    return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(1)).to(like.dtype)
 
 
 def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: Reverse) -> Saved:

@@ -11,7 +11,7 @@ from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PlanError
 from .alternating.run import AlternatingLauncher
 from .launch import CallSizes, Launcher
-from .resident import GridLauncher, TiledLauncher, WalkLauncher
+from .resident import GridLauncher, ScanLauncher, TiledLauncher, WalkLauncher
 from .step.launcher import StepLauncher
 
 # Makes the launcher of a plan, of the kind that it is registered for, on the device of a number.
@@ -22,6 +22,7 @@ LAUNCHERS: dict[str, MakeLauncher] = {
     "cluster": TiledLauncher,
     "grid": GridLauncher,
     "walk": WalkLauncher,
+    "scan": ScanLauncher,
     "alternating": AlternatingLauncher,
     "step": StepLauncher,
 }

@@ -50,7 +50,6 @@ class Prepared:
 
     Attributes:
         products: those that give the gradient of R.
-        sum_parts: how many partial sums a backward writes of each bias, param and diagonal weight.
         step_bytes: bytes per step that the launches need besides the tensors of the call.
         fixed_bytes: bytes that they need for any number of steps.
         step_down: takes another plan if this one has no room; None if the caller chose the plan.
@@ -64,7 +63,6 @@ class Prepared:
     products: tuple[Product, ...]
     arguments: type[ctypes.Structure]
     launcher: Launcher
-    sum_parts: int
     step_bytes: int
     fixed_bytes: int
     step_down: StepDown | None = None
@@ -84,7 +82,6 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         layout_of(cell).products,
         arguments_of(plan.direction, *parts),
         launcher_of(cell, plan, sizes, device),
-        plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),
     )
 

@@ -16,7 +16,7 @@ from ...errors import DiagnosticError, TensorError
 from ..call.layer_call import LayerCall
 from ..process.caller import warn
 from ..store.tuned import on_remember
-from .choose import PlanQuestion, all_plans, choose_plan, question_of
+from .choose import USUAL_STEPS, PlanQuestion, all_plans, choose_plan, question_of
 from .launch import CallSizes
 from .prepared import LARGE_BUFFERS, NO_ROOM, Prepared, prepare
 
@@ -123,10 +123,14 @@ def ready_for(
     dtype: torch.dtype,
     device: int,
     masked: Masked,
+    like: int = USUAL_STEPS,
 ) -> Prepared:
-    """Choose a plan for a direction of a call of any number of steps, and prepare it."""
+    """Choose a plan for a direction of a call of any number of steps, and prepare it.
+
+    The plan is the best for calls of `like` steps.
+    """
     check_counts(0, batch, heads)
-    question = question_of(layer_call, batch, heads, dim, dtype, device)
+    question = question_of(layer_call, batch, heads, dim, dtype, device, like)
     plan = getattr(choose_plan(question, direction, masked), direction)
     ready = prepare(layer_call.cell, plan, CallSizes(batch, heads, dim), device)
     if layer_call.choice.variant != "auto":

@@ -1,4 +1,4 @@
-"""Launchers of kernels that run all steps: of block, cluster, grid and walk plans."""
+"""Launchers of kernels that run all steps: of block, cluster, grid, walk and scan plans."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan
+from ...codegen.cuda.scan.plan import ScanPlan
 from ...codegen.cuda.tiled_plan import TiledPlan
 from ...codegen.cuda.walk.plan import WalkPlan
 from .arguments import struct_around
@@ -103,6 +104,25 @@ class WalkLauncher(ResidentLauncher):
 
 
 _SENTINEL = 0xFF  # each byte of a word that no kernel publishes
+
+
+class ScanLauncher(ResidentLauncher):
+    """Launcher of the kernel of a scan plan, once per call, with as many blocks as have room."""
+
+    _plan: ScanPlan
+
+    def __init__(self, cell: CellSpec, plan: ScanPlan, sizes: CallSizes, device: int) -> None:
+        super().__init__(cell, plan, device)
+        self._groups = plan.groups(*sizes)
+
+    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
+        """Run all steps of the direction on torch's current stream."""
+        tiles = self._groups * self._plan.tiles(steps)
+        records = like.new_empty(tiles * self._plan.tile_record_bytes, dtype=torch.uint8)
+        fill_bytes(records, _SENTINEL)
+        blocks = min(tiles, self.kernel.resident or tiles)
+        struct = struct_around("ScanArguments", type(arguments))
+        self.kernel((blocks, 1, 1), struct(arguments, records.data_ptr()))
 
 
 class GridLauncher(ResidentLauncher):

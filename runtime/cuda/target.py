@@ -24,6 +24,7 @@ from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
+from .choose import steps_like
 from .directions.joins import joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
@@ -213,7 +214,10 @@ def _ready(
     if steps > MOST_COUNT:
         check_counts(steps, *sizes[:2])
     masked = False if masks is None else masks.kind
-    return ready_for(layer_call, direction, *sizes, like.dtype, like.device.index, masked)
+    like_steps = steps_like(layer_call.cell, steps)
+    return ready_for(
+        layer_call, direction, *sizes, like.dtype, like.device.index, masked, like_steps
+    )
 
 
 on_remember(forget_replays)  # what was chosen before may be another plan

@@ -68,8 +68,9 @@ def scan(
             one warning. `rnnc.runtime.targets.registry.register_target` adds other backends.
         variant: which plan a GPU runs. R stays on chip with a head in one block (`"block"`), in a
             cluster of blocks (`"cluster"`) or in blocks all over the chip (`"grid"`);
-            `"walk"` runs cells without R, a thread per unit; `"alternating"` takes one or two
-            launches per step; `"auto"` is the cheapest that fits.
+            `"walk"` runs cells without R, a thread per unit, and `"scan"` those whose recurrence is
+            affine, in tiles of time; `"alternating"` takes one or two launches per step; `"auto"`
+            is the cheapest that fits.
         save: what the forward saves for the backward: the values of `"gates"`, or `"states"` alone.
             Then the backward computes the gates again, from wx.
         precision: of the products of float32 on a GPU: `"tf32"` rounds their factors to 10 bits of

@@ -273,13 +273,14 @@ class Target(ABC):
         return None
 
     def asked_ahead(
-        self, layer_call: LayerCall, call: Call, batch: int, like: Tensor
+        self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor
     ) -> Asked | None:
         """Return what the plan of a call is for; None on a target without plans.
 
         Args:
             layer_call: of one direction of time.
             call: of all layers.
+            steps: of the call.
             batch: rows.
             like: gives dtype and device of the call.
         """

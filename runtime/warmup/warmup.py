@@ -112,5 +112,6 @@ def _asked(noted: ModuleCall, call: Call) -> list[Asked]:
     if call.directions[0].choice.variant != "auto":
         return []
     target = TARGETS[call.target]
-    asked = target.asked_ahead(call.directions[0], call, noted.batch, noted.like(target))
+    like = noted.like(target)
+    asked = target.asked_ahead(call.directions[0], call, noted.steps, noted.batch, like)
     return [] if asked is None else [asked]

@@ -185,9 +185,9 @@ def check_equal(got, wanted) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.fixture(params=[kind for kind in kinds_for() if kind != "walk"])
+@pytest.fixture(params=[kind for kind in kinds_for() if kind not in ("walk", "scan")])
 def variant(request) -> str:
-    """Every kind of plan that runs cells with dense matrices; the others are in test_walk.py."""
+    """Every kind of plan that runs cells with dense matrices; test_walk.py has the others."""
     return request.param
 
 
@@ -232,3 +232,55 @@ def errors_are_small() -> Callable:
 @pytest.fixture
 def same_bits() -> Callable:
     return check_equal
+
+
+@pytest.fixture
+def check_call(draw, errors_are_small) -> Callable:
+    """The kernels of a call of a cell without dense matrices, against torch's loops."""
+
+    def checked(
+        call_of, variant, cell, sizes, dtype, *masks, time_first=False, save="gates", **options
+    ):
+        torch.manual_seed(sum(sizes))
+
+        def drawn():
+            inputs = draw(cell, sizes, getattr(torch, dtype), time_first=time_first)
+            return call_of(cell, inputs, *masks, **options)
+
+        def references(call):
+            return call.run("reference"), call.run("reference", double=True)
+
+        call = drawn()
+        got, own = call.run("cuda", variant=variant, save=save), references(call)
+        try:
+            errors_are_small(got, *own)
+        except AssertionError:  # torch's own error was small by chance
+            errors_are_small(got, *own, [references(drawn()) for _ in range(3)])
+
+    return checked
+
+
+@pytest.fixture
+def both_directions() -> Callable:
+    """A module's layers in both directions, with lengths, against the same module in float64."""
+
+    def checked(variant: str, dtype: str) -> None:
+        options = {"heads": 2, "bidirectional": True, "num_layers": 2}
+        on = {"device": "cuda", "dtype": getattr(torch, dtype)}
+        torch.manual_seed(0)
+        ours = rnnc.RNN(rnnc.cells.mingru, 12, 32, variant=variant, **options).to(**on)
+        theirs = rnnc.RNN(rnnc.cells.mingru, 12, 32, backend="reference", **options)
+        theirs.load_state_dict(ours.state_dict())
+        theirs.double().cuda()
+        x, lengths = torch.randn(40, 6, 12, **on), torch.tensor([40, 7, 0, 1, 39, 20])
+        for given in (None, lengths):
+            exact = x.double().requires_grad_()
+            rough = x.clone().requires_grad_()
+            wanted, got = theirs(exact, lengths=given)[0], ours(rough, lengths=given)[0]
+            wanted.sum().backward()
+            got.sum().backward()
+            bound = 2e-2 if dtype == "bfloat16" else 1e-5
+            for a, b in ((got, wanted), (rough.grad, exact.grad)):
+                assert (a.double() - b).norm() < bound * b.norm()
+
+    return checked

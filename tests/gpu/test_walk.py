@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import rnnc
 import torch
@@ -14,27 +16,9 @@ WALK = {"backend": "cuda", "variant": "walk"}
 
 
 @pytest.fixture
-def check(draw, errors_are_small):
+def check(check_call):
     """The kernels of a call of such sizes against torch's loops."""
-
-    def checked(cell, sizes, dtype, *masks, time_first=False, save="gates", **options):
-        torch.manual_seed(sum(sizes))
-
-        def drawn():
-            inputs = draw(cell, sizes, getattr(torch, dtype), time_first=time_first)
-            return call_of(cell, inputs, *masks, **options)
-
-        def references(call):
-            return call.run("reference"), call.run("reference", double=True)
-
-        call = drawn()
-        got, own = call.run(save=save, **WALK), references(call)
-        try:
-            errors_are_small(got, *own)
-        except AssertionError:  # torch's own error was small by chance
-            errors_are_small(got, *own, [references(drawn()) for _ in range(3)])
-
-    return checked
+    return partial(check_call, call_of, "walk")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -80,22 +64,5 @@ def test_the_same_inputs_give_the_same_bits(draw, same_bits):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_both_directions_in_one_launch(dtype):
-    """A module's layer, with lengths, against the same module in float64."""
-    options = {"heads": 2, "bidirectional": True, "num_layers": 2}
-    on = {"device": "cuda", "dtype": getattr(torch, dtype)}
-    torch.manual_seed(0)
-    ours = rnnc.RNN(rnnc.cells.mingru, 12, 32, variant="walk", **options).to(**on)
-    theirs = rnnc.RNN(rnnc.cells.mingru, 12, 32, backend="reference", **options)
-    theirs.load_state_dict(ours.state_dict())
-    theirs.double().cuda()
-    x, lengths = torch.randn(40, 6, 12, **on), torch.tensor([40, 7, 0, 1, 39, 20])
-    for given in (None, lengths):
-        exact = x.double().requires_grad_()
-        rough = x.clone().requires_grad_()
-        wanted, got = theirs(exact, lengths=given)[0], ours(rough, lengths=given)[0]
-        wanted.sum().backward()
-        got.sum().backward()
-        bound = 2e-2 if dtype == "bfloat16" else 1e-5
-        for a, b in ((got, wanted), (rough.grad, exact.grad)):
-            assert (a.double() - b).norm() < bound * b.norm()
+def test_both_directions_in_one_launch(dtype, both_directions):
+    both_directions("walk", dtype)

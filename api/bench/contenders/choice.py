@@ -42,7 +42,7 @@ def contenders_for(
         >>> row, kinds = rows_named("6")[0], ["scan", "nn"]
         >>> found = contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)
         >>> ", ".join(c.name.removeprefix("rnnc ") for c in found)
-        'auto, block, cluster, grid, walk, alternating, nn.LSTM'
+        'auto, block, cluster, grid, walk, scan, alternating, nn.LSTM'
     """
     found: list[Contender] = []
     more = [d for d in peer_dtypes if d not in dtypes]

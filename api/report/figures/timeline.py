@@ -17,6 +17,8 @@ from ...codegen.cuda.grid.cost import grid_step
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import Limits
+from ...codegen.cuda.scan.cost import scan_step
+from ...codegen.cuda.scan.plan import ScanPlan
 from ...codegen.cuda.walk.cost import walk_step
 from ...codegen.cuda.walk.plan import WalkPlan
 from ...codegen.shape import Shape
@@ -107,6 +109,8 @@ def _model(inputs: CostInputs, plan: KernelPlan) -> Step | None:
         return grid_step(inputs, plan)
     if isinstance(plan, WalkPlan):
         return walk_step(inputs, plan)
+    if isinstance(plan, ScanPlan):
+        return scan_step(inputs, plan)
     if isinstance(plan, AlternatingPlan):
         return alternating_step(inputs, plan)
     return None

@@ -130,7 +130,7 @@ def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
         if cell.pairs(True):  # without one, blocks have nothing to exchange
             weights["grid"] = 3
     if not cell.pairs(True):
-        weights["walk"] = 6
+        weights |= {"walk": 6, "scan": 3}  # a scan is refused where the recurrence is not affine
     if staged:
         weights = {v: w for v, w in weights.items() if v == "auto" or KINDS[v].takes_stages}
     return random.choices(list(weights), list(weights.values()))[0]

@@ -217,6 +217,29 @@ class WalkConstants:
 
 
 @dataclass(frozen=True)
+class ScanConstants:
+    """Constants of scan plans, per channel of an SM: a unit of a batch row.
+
+    Attributes:
+        value: per number that a step reads or writes.
+        entry: per entry of the matrix of what is carried, after the first.
+        sum: per sum over time of a backward.
+        exact: the factor of these in float32 and float64. Not fitted.
+        hop: from tile to tile.
+        bandwidth: the part of the memory bandwidth that a scan reaches.
+        start: from the launch to the first step.
+    """
+
+    value: PerDirection
+    entry: PerDirection
+    sum: float
+    exact: float
+    hop: float
+    bandwidth: float
+    start: PerDirection
+
+
+@dataclass(frozen=True)
 class GpuConstants:
     """All constants of the cost model.
 
@@ -229,6 +252,7 @@ class GpuConstants:
         library: of alternating plans with the matrix library's product.
         fused: of alternating plans with fused steps.
         walk: of walk plans.
+        scan: of scan plans.
     """
 
     fitted_on: str
@@ -239,3 +263,4 @@ class GpuConstants:
     library: LibraryConstants
     fused: FusedConstants
     walk: WalkConstants
+    scan: ScanConstants

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 # A plan serves calls of any number of steps, so it is chosen for calls of so many. For longer calls
-# the start hardly matters, and a single step has kernels of its own.
+# the start hardly matters, and a single step has kernels of its own. Plans of cells without dense
+# matrices are chosen for the steps of the call.
 USUAL_STEPS = 64
 
 
@@ -33,15 +34,17 @@ class StepEstimate:
         product: the product with R, including the reads of R that are not from registers.
         pointwise: the cell's equations, and the reads and writes of inputs and results.
         start: per call, before its first step: the launches, and the reads of R into registers.
+        steps: of the call that `cost` is the cost of.
     """
 
     exchange: int = 0
     product: int = 0
     pointwise: int = 0
     start: int = 0
+    steps: int = USUAL_STEPS
 
     @classmethod
-    def of(cls, step: Step, start: float = 0) -> StepEstimate:
+    def of(cls, step: Step, start: float = 0, steps: int = USUAL_STEPS) -> StepEstimate:
         """The parts of a step, each the time that the step loses without it.
 
         First the exchange is left out, then the product too; the rest is the pointwise part. So a
@@ -50,18 +53,19 @@ class StepEstimate:
         Args:
             step: the cost model of the kernel.
             start: the time before the first step.
+            steps: of the call that plans are compared for.
 
         Example:
             >>> from rnnc.codegen.cuda.cost.estimate import StepEstimate
             >>> def step(exchange=True, product=True):
             ...     return max(60 * exchange + 20 * product + 40, 70)
             >>> StepEstimate.of(step)
-            StepEstimate(exchange=50, product=0, pointwise=70, start=0)
+            StepEstimate(exchange=50, product=0, pointwise=70, start=0, steps=64)
         """
         whole, without_exchange = round(step()), round(step(exchange=False))
         pointwise = round(step(exchange=False, product=False))
         parts = (whole - without_exchange, without_exchange - pointwise, pointwise)
-        return cls(*parts, round(start))
+        return cls(*parts, round(start), steps)
 
     @property
     def total(self) -> int:
@@ -70,8 +74,8 @@ class StepEstimate:
 
     @property
     def cost(self) -> int:
-        """What plans are compared by: the time per step of a call of `USUAL_STEPS` steps."""
-        return self.total + round(self.start / USUAL_STEPS)
+        """What plans are compared by: the time per step of a call of `steps` steps."""
+        return self.total + round(self.start / self.steps)
 
     def of_call(self, steps: int) -> int:
         """The time of a call.

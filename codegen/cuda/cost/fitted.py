@@ -14,6 +14,7 @@ from .constants import (
     GridConstants,
     LibraryConstants,
     PerDirection,
+    ScanConstants,
     WalkConstants,
 )
 
@@ -105,6 +106,16 @@ H200 = GpuConstants(
         shared=0.5,
         bandwidth=0.9,
         start=PerDirection(3000, 3000),
+    ),
+    # Of HGRN, minGRU, minLSTM, QRNN and LRU on an H100 (2026-11-26), bfloat16.
+    scan=ScanConstants(
+        value=PerDirection(0.14, 0.13),
+        entry=PerDirection(0.08, 0.4),
+        sum=0.2,
+        exact=2,
+        hop=340,
+        bandwidth=0.9,
+        start=PerDirection(8000, 8000),
     ),
 )
 FITTED = {constants.fitted_on: constants for constants in (H200,)}

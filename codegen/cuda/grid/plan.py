@@ -94,11 +94,12 @@ class GridPlan(ResidentPlan):
         """
         return min(self.groups, self.batch_tiles(batch))
 
-    def parts_of_sums(self, batch: int) -> int:
+    def parts_of_sums(self, batch: int, steps: int) -> int:
         """How many partial sums a backward writes: each thread has one batch row and writes one.
 
         Args:
             batch: rows of the call.
+            steps: of the call.
         """
         return batch
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ....cellspec.cell import CellSpec
 from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..copies import WORD_BYTES, states_needed
-from ..kernel_plan import KernelPlan, LaunchShape
-from ..limits import Limits
+from ..kernel_plan import LaunchShape
 from ..mma import WARP
+from ..unit_plan import UnitPlan
 
 
 def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
@@ -27,41 +27,31 @@ def copied_bytes(elements: int, dtype: Dtype, whole_warps: bool = False) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalkPlan(KernelPlan):
+class WalkPlan(UnitPlan):
     """A thread runs all steps of a few neighbouring units of a batch row.
 
-    No thread waits for another. Batch, heads, head dim and steps are run-time values: the head dim
-    is here because both directions must agree on it. The attributes that are not listed are those
-    of `KernelPlan`.
+    No thread waits for another. The attributes that are not listed are those of `UnitPlan`.
 
     Attributes:
-        head_dim: units per head, a multiple of `units`.
-        units: units per thread.
+        units: units per thread, which divide those of a head.
         whole_warps: whether all units of a warp are of one head, so that it copies them together.
         chunk: steps that are taken together.
         stages: chunks whose data is in flight.
         step_bytes: bytes of shared memory per thread and step, without masks.
-        blocks_per_multiprocessor: blocks that share an SM; the compiler leaves registers for them.
-        registers: registers per thread that the compiler may use.
     """
 
     kind: ClassVar[str] = "walk"
-    hoists: ClassVar[bool] = True
-    threads: ClassVar[int] = WARP  # per block: the more blocks, the more evenly SMs are filled
 
-    head_dim: int
     units: int
     whole_warps: bool
     chunk: int
     stages: int
     step_bytes: int
-    blocks_per_multiprocessor: int
-    registers: int
 
     @property
-    def agreed(self) -> dict[str, object]:
-        """By name, the values that the other direction's plan must have too."""
-        return {**super().agreed, "head_dim": self.head_dim}
+    def threads(self) -> int:
+        """Threads per block: the more blocks, the more evenly SMs are filled."""
+        return WARP
 
     @property
     def ahead(self) -> int:
@@ -79,26 +69,10 @@ class WalkPlan(KernelPlan):
         """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared + self.reset_shared)
 
-    def as_compiled(self) -> Self:
-        """The plan without what its source does not depend on: equal for equal sources."""
-        return replace(super().as_compiled(), head_dim=0, registers=0)
-
     def reset_bytes(self, cell: CellSpec) -> int:
         """Bytes of shared memory for the values after a reset of all steps in flight."""
         values = copied_bytes(self.units, self.dtype, self.whole_warps)
         return self.threads * self.ahead * states_needed(cell, self) * values
-
-    def with_more_registers(self, limits: Limits) -> Self | None:
-        """The same plan with half as many blocks per SM, but at least one.
-
-        Args:
-            limits: the GPU.
-        """
-        blocks = self.blocks_per_multiprocessor // 2
-        registers = limits.registers_for(self.threads * max(blocks, 1))
-        if registers == self.registers:
-            return None
-        return replace(self, blocks_per_multiprocessor=blocks, registers=registers)
 
     def batch_tiles(self, batch: int) -> int:
         """The number of parts into which the plan cuts the batch: its rows."""

@@ -12,7 +12,7 @@ from ...request import PlanRequest
 from ...shape import Direction, PlanError, Shape
 from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
-from ..mma import RESERVED_SHARED
+from ..mma import RESERVED_SHARED, WARP
 from .cost import walk_start, walk_step
 from .plan import WalkPlan, copied_bytes
 
@@ -77,7 +77,7 @@ def _units(request: PlanRequest) -> int:
 
 def _whole_warps(shape: Shape, units: int) -> bool:
     """Whether the units of a warp are of one head, with so many units per thread."""
-    return shape.head_dim % (WalkPlan.threads * units) == 0
+    return shape.head_dim % (WARP * units) == 0
 
 
 def _check(request: PlanRequest) -> None:
@@ -96,20 +96,14 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
     cell, shape, limits = request.cell, request.shape, request.limits
     chunk = _chunk(request, direction, units)
     whole_warps = _whole_warps(shape, units)
-    plan = WalkPlan(
-        direction=direction,
-        arch=limits.arch,
-        dtype=shape.dtype,
-        tf32=request.tf32,
-        save=request.save,
-        head_dim=shape.head_dim,
+    plan = WalkPlan.of(
+        request,
+        direction,
         units=units,
         whole_warps=whole_warps,
         chunk=chunk,
         stages=1,
         step_bytes=_step_bytes(request, direction, units, whole_warps),
-        blocks_per_multiprocessor=1,
-        registers=limits.registers_for(WalkPlan.threads),
     )
     # With masks and values after resets, all of which have room ahead.
     masked = replace(plan, masked=True)
@@ -122,14 +116,12 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
     blocks = max(1, min(wanted, most_blocks, places))
     room = limits.shared_per_multiprocessor // blocks - RESERVED_SHARED
     most = min(room, limits.shared_per_block) // stage
-    plan = replace(
-        plan,
-        stages=max(_LEAST_STAGES, min(ahead // chunk, most)),
-        blocks_per_multiprocessor=blocks,
-        registers=limits.registers_for(WalkPlan.threads * blocks),
-    )
+    stages = max(_LEAST_STAGES, min(ahead // chunk, most))
+    plan = replace(plan, stages=stages).sharing(limits, blocks)
     inputs = CostInputs.of(cell, shape, limits, request.tf32)
-    estimate = StepEstimate.of(walk_step(inputs, plan), walk_start(inputs, plan))
+    estimate = StepEstimate.of(
+        walk_step(inputs, plan), walk_start(inputs, plan), request.shape.steps
+    )
     return replace(plan, estimate=estimate)
 
 

@@ -414,6 +414,277 @@ struct Plan {
 
 }  // namespace rnnc::walk_forward
 
+namespace rnnc::scan {
+
+struct Plan {
+  static constexpr int kWarps = 8;
+  static constexpr int kChunk = 8;  // steps per thread
+};
+
+struct Form {
+  static constexpr int kCarried = 1;  // c
+};
+__device__ constexpr int kCarriedState[] = {1};  // carried -> state
+
+}  // namespace rnnc::scan
+
+namespace rnnc::scan_backward {
+
+#ifdef RNNC_PLAIN
+constexpr int kPlannedShared = 8192;  // bytes per block
+#else
+constexpr int kPlannedShared = 10240;  // bytes per block
+#endif
+constexpr int kEarly = 1;  // _early_0
+using Early = real[at_least_one(kEarly)];
+
+RNNC_INLINE void step_early(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
+#ifdef RNNC_PLAIN
+    real c, real h_next, real c_next, real& _early_0_) {
+#else
+    real c, real h_next, real c_next, real decay_, real& _early_0_) {
+#endif
+  const real tanh_c_next = tanh(c_next);
+  _early_0_ = real(1) - tanh_c_next*tanh_c_next;
+}
+
+RNNC_INLINE void step_late(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
+#ifdef RNNC_PLAIN
+    real c, real h_next, real c_next, real d_h_next, real d_c_next, real _early_0_, real& d_f,
+    real& d_i, real& d_o, real& d_z, real& d_h, real& d_c) {
+#else
+    real c, real h_next, real c_next, real decay_, real d_h_next, real d_c_next, real _early_0_,
+    real& d_f, real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
+#endif
+  const real tanh_c_next = tanh(c_next);
+  const real _early_1_ = real(1) - sigmoid_f;
+  const real _early_2_ = real(1) - sigmoid_i;
+  const real _early_3_ = real(1) - sigmoid_o;
+  const real _early_4_ = real(1) - tanh_z*tanh_z;
+  const real t0 = d_h_next*sigmoid_o;
+  const real d_c_next_sum = d_c_next + t0*_early_0_;
+#ifdef RNNC_PLAIN
+  d_c = d_c_next_sum*sigmoid_f;
+#else
+  const real t1 = d_c_next_sum*sigmoid_f;
+  d_c = t1*decay_;
+#endif
+  d_f = d_c*c*_early_1_;
+#ifdef RNNC_PLAIN
+  const real t1 = d_c_next_sum*sigmoid_i;
+  d_i = t1*tanh_z*_early_2_;
+#else
+  const real t2 = d_c_next_sum*sigmoid_i;
+  d_i = t2*tanh_z*_early_2_;
+#endif
+  d_o = t0*tanh_c_next*_early_3_;
+#ifdef RNNC_PLAIN
+  d_z = t1*_early_4_;
+#else
+  d_z = t2*_early_4_;
+  d_decay_ = t1*c;
+#endif
+  d_h = real(0);
+}
+
+// What of a step does not wait for the gradients that are carried.
+#ifdef RNNC_PLAIN
+RNNC_INLINE void apply_early(const real (&saved)[at_least_one(Cell::kSaved)],
+#else
+RNNC_INLINE void apply_early(const real (&saved)[Cell::kSaved + Cell::kUnweighted],
+#endif
+                             const real (&before)[Cell::kStates],
+                             const real (&after)[Cell::kStates], const walk::UnitValues& param,
+                             Early& early) {
+  step_early(
+      saved[0],
+      saved[1],
+      saved[2],
+      saved[3],
+      before[0],
+      before[1],
+      after[0],
+      after[1],
+#ifndef RNNC_PLAIN
+      saved[Cell::kSaved + 0],
+#endif
+      early[0]
+  );
+}
+// The rest of the step: replaces the gradients of the states after it by those before it.
+#ifdef RNNC_PLAIN
+RNNC_INLINE void apply_late(const real (&saved)[at_least_one(Cell::kSaved)],
+#else
+RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted],
+#endif
+                            const real (&before)[Cell::kStates],
+                            const real (&after)[Cell::kStates], const walk::UnitValues& param,
+                            const Early& early, real (&d_states)[Cell::kStates],
+                            real (&d_gates)[at_least_one(Cell::kGates)],
+                            real (&d_params)[at_least_one(Cell::kParams)]) {
+#ifdef RNNC_PLAIN
+  real d_f, d_i, d_o, d_z, d_h, d_c;
+#else
+  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
+#endif
+  step_late(
+      saved[0],
+      saved[1],
+      saved[2],
+      saved[3],
+      before[0],
+      before[1],
+      after[0],
+      after[1],
+#ifndef RNNC_PLAIN
+      saved[Cell::kSaved + 0],
+#endif
+      d_states[0],
+      d_states[1],
+      early[0],
+#ifdef RNNC_PLAIN
+      d_f, d_i, d_o, d_z, d_h, d_c);
+#else
+      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
+#endif
+  d_gates[0] = d_i;
+  d_gates[1] = d_f;
+  d_gates[2] = d_z;
+  d_gates[3] = d_o;
+#ifndef RNNC_PLAIN
+  d_gates[4] = d_decay_;
+#endif
+  d_states[0] = d_h;
+  d_states[1] = d_c;
+}
+
+}  // namespace rnnc::scan_backward
+
+namespace rnnc::scan_forward {
+
+constexpr int kPlannedShared = 4096;  // bytes per block
+#ifdef RNNC_PLAIN
+constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
+#else
+constexpr int kEarly = 6;  // _early_0, _early_1, _early_2, _early_3, _early_4, a_0_0
+#endif
+using Early = real[at_least_one(kEarly)];
+
+template <typename _sigmoid>
+#ifdef RNNC_PLAIN
+RNNC_INLINE void step_early(real i, real f, real z, real o, real& _early_0_, real& _early_1_,
+    real& _early_2_, real& _early_3_, real& _early_4_, _sigmoid& sigmoid) {
+#else
+RNNC_INLINE void step_early(real i, real f, real z, real o, real decay_, real& _early_0_,
+    real& _early_1_, real& _early_2_, real& _early_3_, real& _early_4_, real& a_0_0_,
+    _sigmoid& sigmoid) {
+#endif
+  _early_0_ = sigmoid(f);
+  _early_1_ = sigmoid(i);
+  _early_2_ = sigmoid(o);
+  _early_3_ = tanh(z);
+  _early_4_ = _early_1_*_early_3_;
+#ifndef RNNC_PLAIN
+  a_0_0_ = _early_0_*decay_;
+#endif
+}
+
+template <typename _sigmoid>
+#ifdef RNNC_PLAIN
+RNNC_INLINE void step_late(real i, real f, real z, real o, real h, real c, real _early_0_,
+    real _early_1_, real _early_2_, real _early_3_, real _early_4_, real& h_next, real& c_next,
+    real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z, _sigmoid& sigmoid) {
+#else
+RNNC_INLINE void step_late(real i, real f, real z, real o, real decay_, real h, real c,
+    real _early_0_, real _early_1_, real _early_2_, real _early_3_, real _early_4_,
+    real _of_matrix_a_0_0_, real& h_next, real& c_next, real& sigmoid_f, real& sigmoid_i,
+    real& sigmoid_o, real& tanh_z, _sigmoid& sigmoid) {
+#endif
+  sigmoid_f = _early_0_;
+  sigmoid_i = _early_1_;
+  sigmoid_o = _early_2_;
+  tanh_z = _early_3_;
+#ifdef RNNC_PLAIN
+  c_next = _early_0_*c + _early_4_;
+#else
+  c_next = _early_0_*c*decay_ + _early_4_;
+#endif
+  h_next = _early_2_*tanh(c_next);
+}
+
+// What of a step does not wait for the states that are carried.
+template <typename Sigmoid>
+RNNC_INLINE void apply_early(const real (&gate)[at_least_one(Cell::kGates)],
+                             const walk::UnitValues& param,
+                             const real (&diagonal)[at_least_one(Cell::kDiagonalPairs)],
+                             Early& early, Sigmoid& sigmoid) {
+  step_early(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+#ifndef RNNC_PLAIN
+      gate[4],
+#endif
+      early[0],
+      early[1],
+      early[2],
+      early[3],
+      early[4],
+#ifndef RNNC_PLAIN
+      early[5],
+#endif
+      sigmoid);
+}
+// The rest of the step.
+template <typename Sigmoid>
+RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
+                            const real (&state)[Cell::kStates], const walk::UnitValues& param,
+                            const Early& early, real (&next)[Cell::kStates],
+                            real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+  step_late(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+#ifndef RNNC_PLAIN
+      gate[4],
+#endif
+      state[0],
+      state[1],
+      early[0],
+      early[1],
+      early[2],
+      early[3],
+      early[4],
+#ifndef RNNC_PLAIN
+      early[5],
+#endif
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+  saved[0] = sigmoid_i;
+  saved[1] = sigmoid_f;
+  saved[2] = tanh_z;
+  saved[3] = sigmoid_o;
+}
+// Replaces columns of the map of the steps before a step by those of the map with the step.
+RNNC_INLINE void apply_matrix(const Early& early,
+                              real (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
+  repeat<scan::Form::kCarried>([&](int j) {
+    real found[scan::Form::kCarried];
+#ifdef RNNC_PLAIN
+    found[0] = early[0]*column[j][0];
+#else
+    found[0] = early[5]*column[j][0];
+#endif
+    assign(column[j], found);
+  });
+}
+
+}  // namespace rnnc::scan_forward
+
 namespace rnnc::step::tiled_backward {
 
 struct Tile {

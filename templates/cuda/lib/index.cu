@@ -25,6 +25,9 @@
 #include "lib/kernels/grid_backward.cuh"
 #include "lib/kernels/grid_forward.cuh"
 
+#include "lib/kernels/scan/backward.cuh"
+#include "lib/kernels/scan/forward.cuh"
+
 #include "lib/kernels/step/backward.cuh"
 #include "lib/kernels/step/fused_forward.cuh"
 #include "lib/kernels/step/tiled_backward.cuh"
@@ -65,6 +68,13 @@ extern "C" __global__ void walk(const __grid_constant__ ForwardArguments forward
                                 const __grid_constant__ BackwardArguments backward) {
   walk_forward::run(forward);
   walk_backward::run(backward);
+}
+
+extern "C" __global__ void scanned(
+    const __grid_constant__ scan::ScanArguments<ForwardArguments> forward,
+    const __grid_constant__ scan::ScanArguments<BackwardArguments> backward) {
+  scan_forward::run(forward);
+  scan_backward::run(backward);
 }
 
 extern "C" __global__ void single_step(

@@ -69,12 +69,15 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
     assert lines[0] == "lstm, 12 x 64, batch 16, 1024 steps, bfloat16"
     assert lines[1].startswith("A100 (sm_80): 108 SMs")
     assert lines[3].split() == "estimate forward backward T = 1024".split()
-    block, cluster, grid, walk, alternating = lines[4:9]
+    block, cluster, grid, walk, scan, alternating = lines[4:10]
     assert block.startswith("* block ")
     assert "binds: registers: " in block
     assert "does not fit: wants a GPU with clusters" in cluster
     assert grid.startswith("  grid ")
     assert walk.endswith("does not fit: wants a cell whose units read their own past alone")
+    assert scan.endswith(
+        "does not fit: wants a step that is affine in what it carries on, in each direction"
+    )
     assert alternating.startswith("  alternating ")
     plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="A100").plan
     forward, backward = plan.nanoseconds
@@ -87,16 +90,16 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
 def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> None:
     lines = shown("plan", "lstm", "--heads", "12", "--head-dim", "64").splitlines()
     plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64).plan
-    kinds = "block cluster grid walk alternating".split()
-    assert [line.split()[0] for line in lines[4:9]] == kinds
-    assert lines[9].startswith("* block+cluster ")
+    kinds = "block cluster grid walk scan alternating".split()
+    assert [line.split()[0] for line in lines[4:10]] == kinds
+    assert lines[10].startswith("* block+cluster ")
     forward, backward = plan.nanoseconds
     assert f" {forward} ns per step  " in lines[4]
     assert f"  {backward} ns per step  " in lines[5]
     for part in (f" {forward} ns per step  ", f"  {backward} ns per step  "):
-        assert part in lines[9]
+        assert part in lines[10]
     parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"
-    assert lines[10] == f"  * in ns: {parts}"
+    assert lines[11] == f"  * in ns: {parts}"
     assert "constants fitted on" not in "\n".join(lines)
     assert "\n".join(lines[:-2]).endswith(f"\n\n* {plan}")
     assert lines[-1] == "recurrence: dense: R_i, R_f, R_z and R_o multiply h"
@@ -119,7 +122,7 @@ def test_the_table_has_the_plan_of_the_text(shown: Callable[..., str]) -> None:
 
 
 def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None:
-    *fused, _, alternating = shown("plan", "lstm", "--head-dim", "16384").splitlines()[4:9]
+    *fused, _, _, alternating = shown("plan", "lstm", "--head-dim", "16384").splitlines()[4:10]
     for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
         assert line.split()[:4] == [variant, "-", "-", "-"]
         assert "does not fit: wants a head dim of at most " in line
@@ -130,7 +133,7 @@ def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None
 
 def test_plan_says_why_a_grid_that_streams_is_not_taken(shown: Callable[..., str]) -> None:
     text = shown("plan", "lstm", "--head-dim", "2560", "--gpu", "H200")
-    grid, _, alternating = text.splitlines()[6:9]
+    grid, _, _, alternating = text.splitlines()[6:10]
     assert grid.startswith("  grid ")
     assert grid.endswith("binds: the chip does not hold all of R; auto takes an alternating plan")
     assert alternating.startswith("* alternating ")

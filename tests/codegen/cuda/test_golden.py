@@ -32,7 +32,8 @@ def same_as_golden(file, code):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(
-    ("name", "kind"), [*(("lstm", kind) for kind in KINDS), ("slstm", "block"), ("hgrn", "walk")]
+    ("name", "kind"),
+    [*(("lstm", kind) for kind in KINDS), ("slstm", "block"), ("hgrn", "walk"), ("hgrn", "scan")],
 )
 def test_golden_source(name, kind, direction):
     code = getattr(source(name, kind), direction)

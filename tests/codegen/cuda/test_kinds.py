@@ -119,7 +119,7 @@ def test_a_call_launches_it(simulated_gpu) -> None:
     assert str(refused.value) == (
         "toy plan of lstm\n"
         "  found:  a kind of plan without a launcher\n"
-        "  wanted: one of block, cluster, grid, walk, alternating\n"
+        "  wanted: one of block, cluster, grid, walk, scan, alternating\n"
         "  write:  register_launcher('toy', …) of rnnc.runtime.cuda.launchers"
     )
     register_launcher("toy", ToyLauncher)
@@ -149,5 +149,5 @@ def test_a_module_with_lengths_launches_it(simulated_gpu) -> None:
 
 
 def test_a_word_that_no_kind_has_is_answered_with_all_of_them() -> None:
-    with pytest.raises(PlanError, match="auto, block, cluster, grid, walk, alternating"):
+    with pytest.raises(PlanError, match="auto, block, cluster, grid, walk, scan, alternating"):
         plan_for(LSTM, SHAPE, H200, "toy")

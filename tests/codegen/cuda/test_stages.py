@@ -67,8 +67,8 @@ def test_other_kinds_refuse_by_name(variant):
     with pytest.raises(PlanError, match=f"and no reductions, for {variant} kernels") as error:
         plan_for(GRU, SHAPE, H200, variant)
     assert "`n(sigmoid(r)*h)`, a product with a value of the step" in str(error.value)
-    # A walk takes no cell with matrices.
-    other = rnnc.cells.indrnn if variant == "walk" else rnnc.cells.gru
+    # A walk and a scan take no cell with matrices.
+    other = rnnc.cells.ema if variant in ("walk", "scan") else rnnc.cells.gru
     plan = plan_for(other, Shape(1, 256, 16), H200, variant).forward
     with pytest.raises(PlanError, match="a reduction over units"):
         kernel_source(NORMED, plan)

@@ -27,7 +27,7 @@ def test_it_is_a_kind_that_no_caller_over_time_can_ask_for():
     assert list(KINDS) == list(LAUNCHERS) == [*kinds_for(), *kinds_for(single=True)]
     assert variants(single=True) == ("auto", "step")
     assert "step" not in variants()
-    every = "wanted: one of auto, block, cluster, grid, walk, alternating\n"
+    every = "wanted: one of auto, block, cluster, grid, walk, scan, alternating\n"
     with pytest.raises(PlanError, match=every):
         plan_for(LSTM, Shape(1, 64), H200, "step")
     with pytest.raises(rnnc.RnncError, match=every):

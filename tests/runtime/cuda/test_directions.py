@@ -88,7 +88,7 @@ def test_what_the_backward_reads_is_of_its_own_plan(turned, ran):
     assert (second != R) == turned, "only a grid's backward reads the transpose"
     # A grid's blocks leave a sum for each row, a block one for its tile of rows.
     parts = BATCH if turned else -(-BATCH // own.backward.rows)
-    assert prepare(LSTM, own.backward, SIZES, 0).sum_parts == parts
+    assert prepare(LSTM, own.backward, SIZES, 0).plan.parts_of_sums(BATCH, 7) == parts
 
 
 def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monkeypatch):

@@ -56,11 +56,12 @@ def sources(name: str) -> Iterator[tuple[Source, Source]]:
     for kind, head_dim in HEAD_DIMS.items():
         plan = cell.cuda(heads=1, head_dim=head_dim, variant=kind).plan
         yield from (cuda_source(cell, each).units for each in forms(name, plan))
-    # The same equations and sizes, but for the matrices: a walk plan has none.
+    # The same equations and sizes, but for the matrices: walk and scan plans have none.
     gates = tuple(gate.model_copy(update={"recurrent": False}) for gate in cell.gates)
     walking = cell.model_copy(update={"gates": gates})
-    plan = walking.cuda(heads=1, head_dim=64, variant="walk").plan
-    yield from (cuda_source(walking, each).units for each in forms(name, plan))
+    for kind in ("walk", "scan"):
+        plan = walking.cuda(heads=1, head_dim=64, variant=kind).plan
+        yield from (cuda_source(walking, each).units for each in forms(name, plan))
     step = plan_for(cell, Shape(1, 512, batch=128), LIMITS, "step", features=512)
     yield tuple(kernel_source(cell, plan) for plan in (step.forward, step.backward))
 

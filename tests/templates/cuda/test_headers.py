@@ -72,7 +72,8 @@ def test_a_header_compiles_alone(header: str) -> None:
 
 @pytest.mark.parametrize("index", INDEX)
 def test_all_kinds_of_plans_fit_one_translation_unit(index: str) -> None:
-    for kernel in ("block", "cluster", "grid", "alternating_steps", "walk", "single_step"):
+    kernels = ("block", "cluster", "grid", "alternating_steps", "walk", "scanned", "single_step")
+    for kernel in kernels:
         assert f'extern "C" __global__ void {kernel}(' in FILES["lib/index.cu"]
     for arch in {arch_of(index), "compute_90a"}:
         assert not errors_of(FILES[index], arch)

@@ -127,6 +127,9 @@ RNNC_INLINE uint4 ld_relaxed_gpu_v4(const char* from) {
 RNNC_INLINE void st_relaxed_gpu(char* to, u32 word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
+RNNC_INLINE void st_relaxed_gpu(char* to, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
 
 // Counters that other blocks, or the driver, read and write.
 RNNC_INLINE u32 ld_acquire_gpu(const u32* from) {

@@ -34,8 +34,9 @@ T ld_relaxed_gpu(const T* from) {
 inline uint4 ld_relaxed_gpu_v4(const char* from) { return loaded<uint4>(from); }
 // A word of an exchange buffer is written once in a launch, and with something else than what the
 // buffer is filled with: so no reader can take what is not meant for it.
-inline void st_relaxed_gpu(char* to, u32 word) {
-  if (loaded<u32>(to) != ~0u || word == ~0u) std::abort();
+template <typename T>
+void st_relaxed_gpu(char* to, T word) {
+  if (loaded<T>(to) != static_cast<T>(~T{0}) || word == static_cast<T>(~T{0})) std::abort();
   memcpy(to, &word, sizeof word);
 }
 template <typename T>

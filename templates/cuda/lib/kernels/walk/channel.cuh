@@ -22,9 +22,13 @@ struct Channel {
   TimeOrder time;          // of these steps
 
   template <typename Arguments>
-  RNNC_MEMBER explicit Channel(const Arguments& a) {
+  RNNC_MEMBER explicit Channel(const Arguments& a)
+      : Channel(a, int64{blockIdx.x} * kThreads + threadIdx.x) {}
+  // The one of a thread, by its number among all of a launch.
+  template <typename Arguments>
+  RNNC_MEMBER Channel(const Arguments& a, int64 index) {
     plane = a.heads * a.dim;
-    const int64 threads = plane / units, index = int64{blockIdx.x} * kThreads + threadIdx.x;
+    const int64 threads = plane / units;
     place = index / threads;
     exists = place < a.batch;
     if (!exists) return;
@@ -48,6 +52,21 @@ RNNC_INLINE void load_weights(real (&param)[n], Diagonal& diagonal, const Argume
   Params given;
   load_unit_weights(given, diagonal, a, plane, unit);
   repeat<Cell::kParams>([&](int i) { param[i] = given[i]; });
+}
+
+// Whether the row restarts before the first of its steps.
+template <typename Arguments, int units>
+RNNC_INLINE bool restarts_first(const Arguments& a, const Channel<units>& channel) {
+  if (!kMasked || channel.count == 0) return false;
+  const char* const rows = restarts_of(a, channel.place, channel.time.reversed);
+  return ld_global_nc_u8(rows + channel.time.at(0)) & restart_bit(channel.place);
+}
+// What the first step begins from: of a state, the initial values or those after a restart.
+template <typename Arguments, int units>
+RNNC_INLINE const Element* first_states(const Arguments& a, const Channel<units>& channel, int s,
+                                        bool restarts) {
+  if (!restarts) return a.initial_states[s] + channel.offset();
+  return reset_value(a, s, channel.time.at(0), channel.row, channel.unit, channel.time.reversed);
 }
 
 }  // namespace rnnc::walk

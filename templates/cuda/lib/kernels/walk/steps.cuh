@@ -151,19 +151,4 @@ struct StepResets {
   }
 };
 
-// Whether the row restarts before the first of its steps.
-template <typename Arguments, int units>
-RNNC_INLINE bool restarts_first(const Arguments& a, const Channel<units>& channel) {
-  if (!kMasked || channel.count == 0) return false;
-  const char* const rows = restarts_of(a, channel.place, channel.time.reversed);
-  return ld_global_nc_u8(rows + channel.time.at(0)) & restart_bit(channel.place);
-}
-// What the first step begins from: of a state, the initial values or those after a restart.
-template <typename Arguments, int units>
-RNNC_INLINE const Element* first_states(const Arguments& a, const Channel<units>& channel, int s,
-                                        bool restarts) {
-  if (!restarts) return a.initial_states[s] + channel.offset();
-  return reset_value(a, s, channel.time.at(0), channel.row, channel.unit, channel.time.reversed);
-}
-
 }  // namespace rnnc::walk

@@ -1,0 +1,172 @@
+"""The plan of a kernel whose blocks compute tiles of steps, each from what the last one leaves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...derive import Pointwise
+from ...layout import layout_of
+from ...shape import ELEMENT_BYTES, Dtype, counted
+from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
+from ..mma import WARP
+from ..unit_plan import UnitPlan
+from .form import form_of
+from .functions import step_functions
+
+CHANNELS = WARP  # units of batch rows that a tile has, a lane each
+_COUNTER_BYTES = 4  # of an exponent in shared memory
+
+
+def words_of(carried: int) -> int:
+    """The words per channel that a tile publishes: `carried` values, and the map of its steps."""
+    return carried + carried * (carried + 2)
+
+
+def real_bytes(dtype: Dtype) -> int:
+    """Bytes of a number in registers."""
+    return max(4, ELEMENT_BYTES[dtype])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanPlan(UnitPlan):
+    """Blocks compute tiles of steps of 32 channels; a channel is a unit of a batch row.
+
+    A tile's steps are first taken from zeros, which gives what they make of any values carried into
+    them. Then they are taken from those values, as the tiles before it published them. All blocks
+    of a launch are on the chip at once. The attributes that are not listed are those of `UnitPlan`.
+
+    Attributes:
+        warps: warps per block, each with a chunk of the tile's steps.
+        chunk: steps per thread.
+        carried: values that are carried from step to step.
+        sums: sums over time of each unit, of a backward.
+        states: of the cell.
+    """
+
+    kind: ClassVar[str] = "scan"
+
+    warps: int
+    chunk: int
+    carried: int
+    sums: int
+    states: int
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return WARP * self.warps
+
+    @property
+    def tile_steps(self) -> int:
+        """Steps of a tile."""
+        return self.warps * self.chunk
+
+    def tiles(self, steps: int) -> int:
+        """The tiles that the steps of a channel are cut into, at least one.
+
+        Args:
+            steps: of the call.
+        """
+        return max(1, math.ceil(steps / self.tile_steps))
+
+    def groups(self, batch: int, heads: int, dim: int) -> int:
+        """The groups of channels, each with tiles of its own.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+            dim: units per head.
+        """
+        return math.ceil(batch * heads * dim / CHANNELS)
+
+    @property
+    def tile_record_bytes(self) -> int:
+        """Bytes that a tile publishes."""
+        return CHANNELS * words_of(self.carried) * real_bytes(self.dtype)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory per block, as the headers lay it out."""
+        each, real = self.carried, real_bytes(self.dtype)
+        used = self.threads * (each * (each + 2) * real + each * _COUNTER_BYTES)
+        sums = self.sums + self.states * self.masked
+        if self.direction == "forward":
+            return used
+        total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
+        return math.ceil(used / 8) * 8 + self.threads * sums * total
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """The blocks, as a launch needs them."""
+        return LaunchShape(self.threads, self.shared, waits_for="all")
+
+    def for_template(self, pointwise: Pointwise) -> dict[str, object]:
+        """What is carried, and the functions of a step.
+
+        Args:
+            pointwise: the derived maps of the cell.
+        """
+        cell = pointwise.cell
+        form, states = form_of(cell, self.direction), layout_of(cell).states
+        return {
+            "carried": form.carried,
+            "carried_numbers": [states.at(name).number for name in form.carried],
+            "step": step_functions(pointwise, self.direction, sorted(self.passed)),
+        }
+
+    def parts_of_sums(self, batch: int, steps: int) -> int:
+        """How many partial sums a backward writes: one per row and tile.
+
+        Args:
+            batch: rows of the call.
+            steps: of the call.
+        """
+        return batch * self.tiles(steps)
+
+    def parts_of_resets(self, steps: int) -> int:
+        """How many partial sums of each row it writes for reset values: one per tile.
+
+        Args:
+            steps: of the call.
+        """
+        return self.tiles(steps)
+
+    def waiting_blocks(self, batch: int, heads: int) -> int:
+        """How many blocks must be on the chip at once: a launch has as many as there is room for.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        return 1
+
+    def buffer_bytes(self, batch: int, heads: int) -> BufferBytes:
+        """The size of what tiles publish.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        tile = self.groups(batch, heads, self.head_dim) * self.tile_record_bytes
+        return BufferBytes(math.ceil(tile / self.tile_steps), tile)
+
+    def brief(self, backward: KernelPlan) -> str:
+        """In a few words, what distinguishes a pair of scan plans from other pairs."""
+        steps = [p.tile_steps for p in (self, backward) if isinstance(p, ScanPlan)]
+        return f"scan: tiles of {' and '.join(map(str, steps))} steps"
+
+    @property
+    def mapping(self) -> str:
+        """Which blocks compute which steps, in words."""
+        return f"a block per {self.tile_steps} steps of {CHANNELS} units of batch rows, in turns"
+
+    @property
+    def sizes(self) -> str:
+        """The sizes that the kernel is compiled with, in words."""
+        return (
+            f"{counted(self.warps, 'warp')}, {counted(self.chunk, 'step')} per thread,"
+            f" {self.registers} registers per thread, {self.shared} bytes of shared memory,"
+            f" {counted(self.blocks_per_multiprocessor, 'block')} per SM"
+        )

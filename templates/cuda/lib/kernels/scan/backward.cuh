@@ -1,0 +1,313 @@
+// Backward kernel of a scan plan: tiles of steps from the last one on. What is carried are
+// gradients of states; the adjoint of a step is linear in them, whatever the step is.
+#pragma once
+
+#include "lib/cell/item_backward.cuh"
+#include "lib/kernels/scan/tile.cuh"
+
+namespace rnnc::scan_backward {
+
+using namespace scan;
+
+constexpr int kSteps = Plan::kChunk;
+// Sums of a unit over time, and of the gradients of reset values.
+constexpr int kResetSums = kMasked ? Cell::kStates : 0;
+constexpr int kAllSums = Cell::kSums + kResetSums;
+struct SharedSums {
+  SumOverTime sum[at_least_one(kAllSums)][Plan::kWarps][kLanes];
+};
+constexpr int kSumsAt = round_up(static_cast<int>(sizeof(Shared)), 8);
+static_assert(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0) == kPlannedShared,
+              "the plan counted another size");
+
+#ifdef RNNC_UNWEIGHTED
+constexpr int kOthers = Cell::kUnweighted;
+#else
+constexpr int kOthers = 0;
+#endif
+RNNC_INLINE bool is_read(int s) { return kReads[s]; }
+
+// The steps of a thread, from the last one on.
+struct Chunk {
+  walk::UnitValues param;
+  Diagonal diagonal;
+  Vec<Element, Cell::kSaved> saved[kSteps];
+  real other[kSteps][at_least_one(kOthers)];
+  Vec<Element, 1> gradient[kSteps][Cell::kStates];
+  Vec<Element, 1> state[kSteps + 1][Cell::kStates];  // after each step; the last one is before it
+  Early early[kSteps];
+  u32 restarts;  // a bit per step
+  Resets resets;
+  States late[kSteps];
+
+  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
+  RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    load_restarts(a, tile);
+    if (tile.has_last()) load_first(a, tile);
+    resets.begin(a, channel, is_read);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
+  // What the first step in memory begins from stands in the place of the states before it.
+  RNNC_MEMBER void load_first(const BackwardArguments& a, const Tile& tile) {
+    const bool restarts_first = walk::restarts_first(a, tile.channel);
+    repeat<Cell::kStates>([&](int s) {
+      if (!kReads[s]) return;
+      Vec<Element, 1> begin;
+      begin.load(walk::first_states(a, tile.channel, s, restarts_first));
+      repeat<kSteps>([&](int j) {
+        // NOTE: word by word, or the compiler keeps all states in memory.
+        for (int k = 0; k < begin.kWords; ++k) {
+          u32 word = state[j + 1][s].words[k];
+          word = tile.is_last(j) ? begin.words[k] : word;
+          state[j + 1][s].words[k] = word;
+        }
+      });
+    });
+  }
+  // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
+  RNNC_MEMBER void load_restarts(const BackwardArguments& a, const Tile& tile) {
+    restarts = 0;
+    if (!kMasked) return;
+    const Channel& channel = tile.channel;
+    const bool reversed = channel.time.reversed;
+    const int last = tile.count - 1 - tile.first;
+    restarts = restart_bits(a, channel, reversed ? tile.first : last, !reversed, last);
+    if (!kResetsLate) return;
+    repeat<kSteps>([&](int j) {
+      const int t = tile.count - 1 - tile.first - j;
+      repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
+      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_read);
+    });
+  }
+  // NOTE: what lies before the first step in memory is not read, unless it is the step after it.
+  template <bool all>
+  RNNC_MEMBER void load_steps(const BackwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const TimeOrder& time = channel.time;
+    const int64 size = a.batch * channel.plane, stride = -time.stride(size);
+    const int last = tile.count - 1 - tile.first;  // the warp's first step
+    const int64 begin = time.at(last);
+    int64 offset = begin * size + channel.offset();
+    repeat<Cell::kStates>([&](int s) {
+      const Element* from = a.d_states[s] + begin * a.d_states_time[s] +
+                            channel.row * a.d_states_row[s] + channel.unit;
+      const bool given = a.d_states[s];
+      repeat<kSteps>([&](int j) {
+        gradient[j][s] = {};
+        if (given && (all || last >= j)) gradient[j][s].load(from);
+        from -= time.stride(a.d_states_time[s]);
+      });
+    });
+    repeat<kSteps + 1>([&](int j) {
+      const int t = last - j;
+      repeat<Cell::kStates>([&](int s) {
+        if (!kReads[s]) return;
+        const bool stored = (all && j < kSteps) || t >= 0;
+        if (!stored) state[j][s] = {};
+        if (stored) state[j][s].load(a.states[s] + offset);
+      });
+      if (j == kSteps) return;
+      const bool own = all || t >= 0;
+      if (!own) saved[j] = {};
+      if (own) saved[j].load(a.saved + offset * Cell::kSaved);
+      offset += stride;
+      if (!kOthers) return;
+      const int64 place = own ? time.at(t) : 0;
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      if (own) load_unweighted(other[j], 0, a, channel, place);
+    });
+  }
+  RNNC_MEMBER void states_of(int j, States& before, States& after) const {
+    repeat<Cell::kStates>([&](int s) {
+      before[s] = after[s] = 0;
+      if (!kReads[s]) return;
+      after[s] = state[j][s][0];
+      before[s] = state[j + 1][s][0];
+      if (!kMasked) return;
+      const real to = kResetsLate ? late[j][s] : resets.constant[s];
+      before[s] = restarts_before(j) ? to : before[s];
+    });
+  }
+  RNNC_MEMBER void values_of(int j, ReadValues& values) const {
+    repeat<Cell::kSaved>([&](int k) { values[k] = saved[j][k]; });
+    repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
+  }
+  RNNC_MEMBER void prepare() {
+    repeat<kSteps>([&](int j) {
+      ReadValues values;
+      States before, after;
+      values_of(j, values);
+      states_of(j, before, after);
+      apply_early(values, before, after, param, early[j]);
+    });
+  }
+  // The adjoint of a step, without the gradients of its own results.
+  RNNC_MEMBER void step(int j, States& d_state, Gates& d_gate, Params& d_param) const {
+    ReadValues values;
+    States before, after;
+    values_of(j, values);
+    states_of(j, before, after);
+    apply_late(values, before, after, param, early[j], d_state, d_gate, d_param);
+    add_diagonal_gradient(d_state, diagonal, d_gate);
+  }
+  RNNC_MEMBER void add_gradient(int j, States& d_state) const {
+    repeat<Cell::kStates>([&](int s) { d_state[s] += gradient[j][s][0]; });
+  }
+  // What all steps make of the gradients that are carried; `d_last` is carried into the first one
+  // without taking part in the scan.
+  RNNC_MEMBER void summarize(Map& map, const States& d_last) const {
+    States d_state;
+    assign(d_state, d_last);
+    map.begin();
+    repeat<kSteps>([&](int j) {
+      Gates ignored;
+      Params ignored_too;
+      repeat<kCarried>([&](int c) {
+        States column = {};
+        repeat<kCarried>([&](int i) { column[kCarriedState[i]] = map.column[c][i]; });
+        step(j, column, ignored, ignored_too);
+        repeat<kCarried>([&](int i) { map.column[c][i] = column[kCarriedState[i]]; });
+      });
+      if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
+      add_gradient(j, d_state);
+      step(j, d_state, ignored, ignored_too);
+      if (!kMasked) return;
+      map.cut(restarts_before(j));
+      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts_before(j) ? real(0) : d_state[s]; });
+    });
+    repeat<kCarried>([&](int i) { map.offset[i] = d_state[kCarriedState[i]]; });
+  }
+  // Computes all steps from what is carried into them, and stores the gradients.
+  RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
+                       const States& d_last) const {
+    const Channel& channel = tile.channel;
+    const int64 size = a.batch * channel.plane;
+    Vec<Element, Cell::kInputGates> d_wx[kSteps];
+    Vec<Element, kGatesNoInput> d_no_input[kSteps];
+    States d_state, d_initial = {};
+    GradientSums sums = {};
+    real d_reset[at_least_one(kResetSums)] = {};
+    assign(d_state, d_last);
+    repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
+    repeat<kSteps>([&](int j) {
+      const bool own = tile.owns(j);
+      Gates d_gate;
+      Params d_param;
+      States before, after;
+      states_of(j, before, after);
+      add_gradient(j, d_state);
+      step(j, d_state, d_gate, d_param);
+      repeat<kResetSums>([&](int s) {
+        d_reset[s] += restarts_before(j) ? d_state[s] : real(0);
+        d_state[s] = restarts_before(j) ? real(0) : d_state[s];
+      });
+      repeat<Cell::kStates>([&](int s) {
+        d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s];
+      });
+      const PackedGates packed(d_gate);
+      d_wx[j] = packed.d_wx;
+      d_no_input[j] = packed.d_no_input;
+      Gates counted;
+      repeat<Cell::kGates>([&](int g) { counted[g] = own ? d_gate[g] : real(0); });
+      repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
+      add_to_sums(sums, counted, d_param, before);
+    });
+    tile.in_parts([&](auto all) {
+      int64 offset = channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
+      repeat<kSteps>([&](int j) {
+        if (all.value || tile.owns(j)) {
+          d_wx[j].store(a.d_wx + offset * Cell::kInputGates);
+          d_no_input[j].store(a.d_gates_no_input + offset * kGatesNoInput);
+        }
+        offset -= channel.time.stride(size);
+      });
+    });
+    if (tile.has_last()) {
+      const bool restarts_first = walk::restarts_first(a, channel);
+      repeat<kResetSums>([&](int s) {
+        d_reset[s] += restarts_first ? d_initial[s] : real(0);
+        d_initial[s] = restarts_first ? real(0) : d_initial[s];
+      });
+      repeat<Cell::kStates>([&](int s) {
+        a.d_initial_states[s][channel.offset()] = to_element<Element>(d_initial[s]);
+      });
+    }
+    if (!kAllSums) return;
+    SharedSums& to = *reinterpret_cast<SharedSums*>(shared + kSumsAt);
+    repeat<Cell::kSums>([&](int k) { to.sum[k][tile.warp][tile.lane] = SumOverTime(sums[k]); });
+    repeat<kResetSums>([&](int s) {
+      to.sum[Cell::kSums + s][tile.warp][tile.lane] = SumOverTime(d_reset[s]);
+    });
+  }
+};
+
+// Stores a tile's sums over its steps, those of its warps added in order; or zeros.
+RNNC_INLINE void store_sums(const BackwardArguments& a, const Tile& tile, bool runs) {
+  if (!kAllSums || !tile.exists) return;
+  const SharedSums& from = *reinterpret_cast<const SharedSums*>(shared + kSumsAt);
+  const int64 part = tile.channel.row * tile.tiles + tile.number;
+  const int64 plane = tile.channel.plane, unit = tile.channel.unit;
+#pragma unroll 1
+  for (int k = tile.warp; k < kAllSums; k += Plan::kWarps) {
+    SumOverTime sum = 0;
+    if (runs) repeat<Plan::kWarps>([&](int i) { sum += from.sum[k][i][tile.lane]; });
+    if (k < Cell::kSums) {
+      a.sums[(part * Cell::kSums + k) * plane + unit] = sum;
+    } else if (a.d_reset_to[k - Cell::kSums]) {
+      a.d_reset_to[k - Cell::kSums][part * plane + unit] = sum;
+    }
+  }
+}
+
+// Zeros in padding.
+RNNC_INLINE void store_zeros(const BackwardArguments& a, const Tile& tile) {
+  if (!kMasked || !tile.exists) return;
+#pragma unroll 1
+  for (int64 t = maximum(tile.first, tile.count); t < tile.first + kSteps && t < a.steps; ++t) {
+    PackedGates(Gates{}).store(a, t * a.batch * tile.channel.plane + tile.channel.offset());
+  }
+}
+
+RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
+  const BackwardArguments& a = scan.arguments;
+  for_tiles(scan, [&](const Tile& tile, const Records& records) {
+    store_zeros(a, tile);
+    if (!tile.runs()) {
+      store_sums(a, tile, false);
+      return;
+    }
+    Chunk chunk;
+    chunk.load(a, tile);
+    // Gradients of the last states: those that no step carries on enter the first step.
+    Carried begins = {};
+    States d_last = {};
+    if (tile.number == 0) {
+      const int64 offset = tile.channel.offset();
+      States given;
+      repeat<Cell::kStates>([&](int s) {
+        given[s] = a.d_last[s] ? to_real(a.d_last[s][offset]) : real(0);
+        if (tile.warp == 0) d_last[s] = given[s];
+        if (tile.warp == 0 && tile.exists && tile.count == 0) {
+          a.d_initial_states[s][offset] = to_element<Element>(given[s]);
+        }
+      });
+      repeat<kCarried>([&](int i) {
+        begins[i] = given[kCarriedState[i]];
+        d_last[kCarriedState[i]] = 0;
+      });
+    }
+    chunk.prepare();
+    Map map;
+    chunk.summarize(map, d_last);
+    Carried carried;
+    tile.carry(carried, records, map, begins);
+    chunk.run(a, tile, carried, d_last);
+    if (kAllSums) meet();
+    store_sums(a, tile, true);
+  });
+}
+
+}  // namespace rnnc::scan_backward

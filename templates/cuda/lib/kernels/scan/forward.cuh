@@ -1,0 +1,219 @@
+// Forward kernel of a scan plan: tiles of steps, whose states follow from the last tile's.
+//
+// A thread first computes of its steps what does not wait for states, and keeps it in registers.
+// Then it takes the steps twice: from states of 0, which gives their map, and from the states that
+// the steps before them leave.
+#pragma once
+
+#include "lib/cell/item_forward.cuh"
+#include "lib/kernels/scan/tile.cuh"
+#include "lib/ptx/math.cuh"
+
+namespace rnnc::scan_forward {
+
+using namespace scan;
+static_assert(sizeof(Shared) == kPlannedShared, "the plan counted another size");
+
+constexpr int kSteps = Plan::kChunk;
+#ifdef RNNC_UNWEIGHTED
+constexpr int kOthers = Cell::kUnweighted;
+#else
+constexpr int kOthers = 0;
+#endif
+RNNC_INLINE bool is_needed(int) { return true; }
+using PackedSaved = Vec<Element, Cell::kSaved>;
+// Whether no saved value depends on states.
+constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0;
+
+// The sigmoid without a second way, which would need as many registers again, and without a branch.
+struct OwnSigmoid {
+  RNNC_MEMBER real operator()(real x) const { return sigmoid(x); }
+};
+
+// The steps of a thread.
+struct Chunk {
+  Gates bias;
+  walk::UnitValues param;
+  Diagonal diagonal;
+  Vec<Element, Cell::kInputGates> input[kSteps];
+  real other[kSteps][at_least_one(kOthers)];
+  Early early[kSteps];
+  u32 restarts;  // a bit per step
+  Resets resets;
+  States late[kSteps];
+
+  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
+  RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    load_restarts(a, tile);
+    resets.begin(a, channel, is_needed);
+    load_bias(bias, a, channel.plane, channel.unit);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
+  // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
+  RNNC_MEMBER void load_restarts(const ForwardArguments& a, const Tile& tile) {
+    restarts = 0;
+    if (!kMasked) return;
+    const Channel& channel = tile.channel;
+    const bool reversed = channel.time.reversed;
+    const int begin = reversed ? tile.count - 1 - tile.first : tile.first;
+    restarts = restart_bits(a, channel, begin, reversed, tile.count - tile.first);
+    if (tile.first == 0) restarts &= ~1u;
+    if (!kResetsLate) return;
+    repeat<kSteps>([&](int j) {
+      const int t = tile.first + j;
+      repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
+      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_needed);
+    });
+  }
+  template <bool all>
+  RNNC_MEMBER void load_steps(const ForwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const int64 stride = channel.time.stride(a.wx_time);
+    const Element* from = a.wx + channel.time.at(tile.first) * a.wx_time +
+                          channel.row * a.wx_row + channel.unit * Cell::kInputGates;
+    repeat<kSteps>([&](int j) {
+      const bool own = all || tile.owns(j);
+      if (!own) input[j] = {};
+      if (own) input[j].load(from);
+      from += stride;
+      if (!kOthers) return;
+      const int64 place = own ? channel.time.at(tile.first + j) : 0;
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      if (own) load_unweighted(other[j], 0, a, channel, place);
+    });
+  }
+  // The gates of a step, without what its states give.
+  RNNC_MEMBER void gates(int j, Gates& gate) const {
+    repeat<Cell::kGates>([&](int g) {
+      gate[g] = bias[g];
+      if (g < Cell::kInputGates) gate[g] += input[j][g];
+    });
+    repeat<kOthers>([&](int k) { gate[Cell::kGates - kOthers + k] = other[j][k]; });
+  }
+  RNNC_MEMBER void restart(int j, States& state) const {
+    if (!kMasked) return;
+    repeat<Cell::kStates>([&](int s) {
+      const real to = kResetsLate ? late[j][s] : resets.constant[s];
+      state[s] = restarts_before(j) ? to : state[s];
+    });
+  }
+  RNNC_MEMBER void prepare() {
+    OwnSigmoid sigmoid;
+    repeat<kSteps>([&](int j) {
+      Gates gate;
+      gates(j, gate);
+      apply_early(gate, param, diagonal, early[j], sigmoid);
+    });
+  }
+  RNNC_MEMBER void step(int j, States& state, PackedSaved& saved) const {
+    Gates gate;
+    States next;
+    Saved kept;
+    OwnSigmoid sigmoid;
+    gates(j, gate);
+    add_diagonal(gate, diagonal, state);
+    apply_late(gate, state, param, early[j], next, kept, sigmoid);
+    saved = pack_saved(kept);
+    assign(state, next);
+  }
+  // What all steps make of the states that are carried. Stores what does not depend on them.
+  RNNC_MEMBER void summarize(Map& map, const ForwardArguments& a, const Tile& tile) const {
+    States now = {};
+    PackedSaved saved[kSteps];
+    map.begin();
+    repeat<kSteps>([&](int j) {
+      restart(j, now);
+      if (kMasked) map.cut(restarts_before(j));
+      apply_matrix(early[j], map.column);
+      if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
+      step(j, now, saved[j]);
+    });
+    repeat<kCarried>([&](int i) { map.offset[i] = now[kCarriedState[i]]; });
+    if (kSavesEarly) store_saved(a, tile, saved);
+  }
+  // Computes all steps from what is carried into them, and stores the results.
+  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
+    const Channel& channel = tile.channel;
+    Vec<Element, 1> results[Cell::kStates][kSteps], last[Cell::kStates];
+    PackedSaved saved[kSteps];
+    States now = {};
+    repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
+    repeat<kSteps>([&](int j) {
+      restart(j, now);
+      step(j, now, saved[j]);
+      repeat<Cell::kStates>([&](int s) {
+        results[s][j] = pack_state(now[s]);
+        if (tile.is_last(j)) last[s] = results[s][j];
+      });
+    });
+    repeat<Cell::kStates>([&](int s) {
+      if (a.states[s]) store(a.states[s] + channel.offset(), a, tile, results[s]);
+      if (tile.has_last()) last[s].store(a.last[s] + channel.offset());
+    });
+    if (!kSavesEarly) store_saved(a, tile, saved);
+  }
+  RNNC_MEMBER void store_saved(const ForwardArguments& a, const Tile& tile,
+                               const PackedSaved (&saved)[kSteps]) const {
+    if (!Cell::kSaved || !a.saved) return;
+    store(a.saved + tile.channel.offset() * Cell::kSaved, a, tile, saved);
+  }
+  // Stores values of all steps; `to` is the place of the first step in memory.
+  template <int n>
+  static RNNC_MEMBER void store(Element* to, const ForwardArguments& a, const Tile& tile,
+                                const Vec<Element, n> (&values)[kSteps]) {
+    const TimeOrder& time = tile.channel.time;
+    const int64 size = a.batch * tile.channel.plane * n;
+    tile.in_parts([&](auto all) {
+      Element* next = to + time.at(tile.first) * size;
+      repeat<kSteps>([&](int j) {
+        if (all.value || tile.owns(j)) values[j].store(next);
+        next += time.stride(size);
+      });
+    });
+  }
+};
+
+// Zeros in padding.
+RNNC_INLINE void store_zeros(const ForwardArguments& a, const Tile& tile) {
+  if (!kMasked || !tile.exists) return;
+#pragma unroll 1
+  for (int64 t = maximum(tile.first, tile.count); t < tile.first + kSteps && t < a.steps; ++t) {
+    const int64 at = t * a.batch * tile.channel.plane + tile.channel.offset();
+    repeat<Cell::kStates>([&](int s) {
+      if (a.states[s]) a.states[s][at] = to_element<Element>(real(0));
+    });
+  }
+}
+
+RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
+  const ForwardArguments& a = scan.arguments;
+  for_tiles(scan, [&](const Tile& tile, const Records& records) {
+    store_zeros(a, tile);
+    if (!tile.runs()) return;
+    Chunk chunk;
+    chunk.load(a, tile);
+    Carried begins = {};
+    if (tile.number == 0) {
+      const bool restarts = walk::restarts_first(a, tile.channel);
+      repeat<kCarried>([&](int i) {
+        begins[i] = to_real(*walk::first_states(a, tile.channel, kCarriedState[i], restarts));
+      });
+      if (tile.warp == 0 && tile.exists && tile.count == 0) {
+        repeat<Cell::kStates>([&](int s) {
+          a.last[s][tile.channel.offset()] = a.initial_states[s][tile.channel.offset()];
+        });
+      }
+    }
+    chunk.prepare();
+    Map map;
+    Carried carried;
+    chunk.summarize(map, a, tile);
+    tile.carry(carried, records, map, begins);
+    chunk.run(a, tile, carried);
+  });
+}
+
+}  // namespace rnnc::scan_forward

@@ -1,0 +1,103 @@
+// Map: what some steps make of the values that a scan carries from step to step: x becomes A x + b.
+//
+// A column of A is kept as mantissas and one exponent: over many steps it may leave the range of
+// `real` where the carried values do not. An entry that is 0 multiplies nothing.
+#pragma once
+
+#include "lib/cell/item.cuh"
+#include "lib/ptx/vec.cuh"
+
+namespace rnnc::scan {
+
+constexpr int kCarried = Form::kCarried;
+using Carried = real[kCarried];
+
+// The exponent of a number, within bounds that `power_of_two` takes, and 2^e.
+RNNC_INLINE int exponent_of(float x) {
+  return minimum(static_cast<int>(__float_as_uint(x) >> 23 & 255) - 127, 126);
+}
+RNNC_INLINE int exponent_of(double x) {
+  return minimum((__double2hiint(x) >> 20 & 2047) - 1023, 1022);
+}
+RNNC_INLINE float power_of_two(float, int e) {
+  return __uint_as_float(static_cast<u32>(e + 127) << 23);
+}
+RNNC_INLINE double power_of_two(double, int e) { return __hiloint2double((e + 1023) << 20, 0); }
+// x * 2^e, in two factors: e reaches beyond the exponents of one.
+RNNC_INLINE real scaled(real x, int e) {
+  constexpr int kMost = sizeof(real) == 8 ? 2044 : 252;
+  e = minimum(maximum(e, -kMost), kMost);
+  const int half = e / 2;
+  return x * power_of_two(real{}, half) * power_of_two(real{}, e - half);
+}
+RNNC_INLINE real magnitude(real x) { return x < 0 ? -x : x; }
+
+struct Map {
+  Carried offset;
+  Carried column[kCarried];  // [j]: what a unit of value j becomes
+  int exponent[kCarried];    // of a column
+
+  // Begins before the first step.
+  RNNC_MEMBER void begin() {
+    repeat<kCarried>([&](int j) {
+      repeat<kCarried>([&](int i) { column[j][i] = i == j; });
+      offset[j] = 0;
+      exponent[j] = 0;
+    });
+  }
+  // Lets nothing pass that comes from before a restart.
+  RNNC_MEMBER void cut(bool restarts) {
+    repeat<kCarried>([&](int j) {
+      repeat<kCarried>([&](int i) { column[j][i] = restarts ? real(0) : column[j][i]; });
+    });
+  }
+  // Keeps mantissas near 1. NOTE: at least every kRescaled steps.
+  RNNC_MEMBER void rescale() {
+    repeat<kCarried>([&](int j) {
+      real most = 0;
+      repeat<kCarried>([&](int i) {
+        const real each = magnitude(column[j][i]);
+        most = each > most ? each : most;
+      });
+      const int e = kCarried == 1 ? exponent_of(column[j][0]) : exponent_of(most);
+      const real factor = power_of_two(real{}, -e);
+      repeat<kCarried>([&](int i) { column[j][i] *= factor; });
+      exponent[j] += e;
+    });
+  }
+  // What it makes of carried values.
+  RNNC_MEMBER void apply(Carried& values) const {
+    Carried found;
+    assign(found, offset);
+    repeat<kCarried>([&](int j) {
+      repeat<kCarried>([&](int i) {
+        const real part = scaled(column[j][i] * values[j], exponent[j]);
+        found[i] += column[j][i] == 0 ? real(0) : part;
+      });
+    });
+    assign(values, found);
+  }
+  // Appends steps that follow.
+  RNNC_MEMBER void append(const Map& next) {
+    next.apply(offset);
+    repeat<kCarried>([&](int j) {
+      int most = -(1 << 30);
+      repeat<kCarried>([&](int k) {
+        most = column[j][k] == 0 ? most : maximum(most, next.exponent[k]);
+      });
+      Carried found = {};
+      repeat<kCarried>([&](int k) {
+        repeat<kCarried>([&](int i) {
+          const real part = next.column[k][i] * column[j][k];
+          found[i] += part == 0 ? real(0) : scaled(part, next.exponent[k] - most);
+        });
+      });
+      assign(column[j], found);
+      exponent[j] += most < -(1 << 29) ? 0 : most;
+    });
+    rescale();
+  }
+};
+constexpr int kRescaled = 4;
+
+}  // namespace rnnc::scan

@@ -1,0 +1,145 @@
+// Records: what tiles publish for those behind them, through L2.
+//
+// A tile publishes its map as soon as it knows it, and what is carried out of it as soon as it knows
+// what comes in. A tile begins from the last published values, and applies the maps of the tiles
+// between, in order of time: the values are the same, bit for bit, wherever it begins. Each word is
+// filled with kUnwritten before the launch and written once with anything else. So a reader polls
+// the word, and no order between words is assumed.
+#pragma once
+
+#include "lib/kernels/scan/map.cuh"
+#include "lib/ptx/watchdog.cuh"
+
+namespace rnnc::scan {
+
+// The arguments of the kernels of a scan plan, passed by value.
+template <typename Arguments>
+struct ScanArguments {
+  Arguments arguments;
+  char* records;  // [tiles, groups of channels, kWords, 32]
+};
+
+// A word has a `real`, or an exponent.
+RNNC_INLINE auto word_type() {
+  if constexpr (sizeof(real) == 8) return u64{};
+  if constexpr (sizeof(real) == 4) return u32{};
+}
+using Word = decltype(word_type());
+constexpr Word kUnwritten = ~Word{0};  // a NaN
+
+RNNC_INLINE u32 word_of(float x) {
+  const u32 word = __float_as_uint(x);
+  return word == ~u32{0} ? 0x7fffffffu : word;
+}
+RNNC_INLINE u64 word_of(double x) {
+  const u64 word = static_cast<u64>(static_cast<u32>(__double2hiint(x))) << 32 |
+                   static_cast<u32>(__double2loint(x));
+  return word == ~u64{0} ? word >> 1 : word;
+}
+RNNC_INLINE float real_of(u32 word) { return __uint_as_float(word); }
+RNNC_INLINE double real_of(u64 word) {
+  return __hiloint2double(static_cast<int>(word >> 32), static_cast<int>(word));
+}
+// Twice the exponent is even, and kUnwritten is odd.
+RNNC_INLINE Word word_of_exponent(int e) { return static_cast<Word>(static_cast<u32>(e) << 1); }
+RNNC_INLINE int exponent_of_word(Word word) { return static_cast<int>(static_cast<u32>(word)) >> 1; }
+
+constexpr int kValueWords = kCarried;  // what is carried out of the tile
+constexpr int kMapWords = kCarried * (kCarried + 2);
+constexpr int kWords = kValueWords + kMapWords;
+constexpr int kMapsAtOnce = at_least_one(12 / kMapWords);  // words of which are in registers
+constexpr int kLanes = 32;
+
+struct Records {
+  Word* first;   // of the group's first tile and this lane
+  int64 stride;  // words from tile to tile
+  Wait wait;
+
+  RNNC_MEMBER Records(char* records, int64 group, int64 groups, int lane, const Wait& how)
+      : first(reinterpret_cast<Word*>(records) + group * (kWords * kLanes) + lane),
+        stride(groups * (kWords * kLanes)),
+        wait(how) {}
+  RNNC_MEMBER Word* of(int tile) const { return first + tile * stride; }
+
+  RNNC_MEMBER void publish_values(int tile, const Carried& values) const {
+    repeat<kCarried>([&](int i) { publish(of(tile), i, word_of(values[i])); });
+  }
+  RNNC_MEMBER void publish_map(int tile, const Map& map) const {
+    Word* const to = of(tile) + kValueWords * kLanes;
+    repeat<kCarried>([&](int j) {
+      publish(to, j, word_of(map.offset[j]));
+      publish(to, kCarried + j, word_of_exponent(map.exponent[j]));
+      repeat<kCarried>([&](int i) {
+        publish(to, (2 + j) * kCarried + i, word_of(map.column[j][i]));
+      });
+    });
+  }
+  static RNNC_MEMBER void publish(Word* to, int i, Word word) {
+    st_relaxed_gpu(reinterpret_cast<char*>(to + i * kLanes), word);
+  }
+  template <int n>
+  static RNNC_MEMBER void load(Word (&words)[n], const Word* at) {
+    repeat<n>([&](int i) { words[i] = ld_relaxed_gpu(at + i * kLanes); });
+  }
+  template <int n>
+  static RNNC_MEMBER bool are_there(const Word (&words)[n]) {
+    bool all = true;
+    repeat<n>([&](int i) { all &= words[i] != kUnwritten; });
+    return all;
+  }
+  // Waits for words of a tile, from the one at `at` on.
+  template <int n>
+  RNNC_MEMBER void read(Word (&words)[n], const Word* at) const {
+    Watchdog watchdog;
+    while (true) {
+      load(words, at);
+      if (are_there(words)) return;
+      watchdog.poll(wait);
+    }
+  }
+
+  // Gives what is carried into a tile that is not the first. All lanes of a warp call this.
+  RNNC_MEMBER void carried_into(int tile, int lane, Carried& values) const {
+    int from = last_with_values(tile, lane);
+    Word words[kValueWords];
+    read(words, of(from));
+    repeat<kCarried>([&](int i) { values[i] = real_of(words[i]); });
+    // Several maps are on their way together: each takes a round trip to L2.
+#pragma unroll 1
+    for (++from; from < tile; from += kMapsAtOnce) {
+      Word maps[kMapsAtOnce][kMapWords];
+      repeat<kMapsAtOnce>([&](int i) {
+        if (from + i < tile) load(maps[i], map_of(from + i));
+      });
+      repeat<kMapsAtOnce>([&](int i) {
+        if (from + i >= tile) return;
+        if (!are_there(maps[i])) read(maps[i], map_of(from + i));
+        map_from(maps[i]).apply(values);
+      });
+    }
+  }
+  RNNC_MEMBER Word* map_of(int tile) const { return of(tile) + kValueWords * kLanes; }
+  static RNNC_MEMBER Map map_from(const Word (&words)[kMapWords]) {
+    Map map;
+    repeat<kCarried>([&](int j) {
+      map.offset[j] = real_of(words[j]);
+      map.exponent[j] = exponent_of_word(words[kCarried + j]);
+      repeat<kCarried>(
+          [&](int i) { map.column[j][i] = real_of(words[(2 + j) * kCarried + i]); });
+    });
+    return map;
+  }
+  // Each lane looks at another tile, by the first lane's word.
+  RNNC_MEMBER int last_with_values(int tile, int lane) const {
+    const int own = tile - 1 - lane;
+    Watchdog watchdog;
+    while (true) {
+      const bool there = own >= 0 && ld_relaxed_gpu(of(own) - lane) != kUnwritten;
+      const u32 found = __ballot_sync(~0u, there);
+      if (found) return tile - __ffs(found);
+      watchdog.poll(wait);
+    }
+  }
+};
+
+}  // namespace rnnc::scan

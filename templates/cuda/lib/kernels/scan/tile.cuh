@@ -1,0 +1,219 @@
+// Tile: some steps of 32 channels, which a block computes; and how its warps join their maps.
+//
+// A warp has a chunk of the tile's steps, and a lane one channel: a unit of a batch row. Tiles are
+// numbered in the order in which their steps run, those of all channels before the next ones, and
+// block b takes tiles b, b + gridDim.x, … So a tile waits only for tiles that were begun before it.
+#pragma once
+
+#include "lib/kernels/scan/records.cuh"
+#include "lib/kernels/walk/channel.cuh"
+
+namespace rnnc::scan {
+
+using Channel = walk::Channel<1>;
+constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
+
+// In shared memory: the maps of warps, and what is carried into the steps of each.
+struct Shared {
+  real offset[Plan::kWarps][kCarried][kLanes];
+  real column[Plan::kWarps][kCarried * kCarried][kLanes];
+  int exponent[Plan::kWarps][kCarried][kLanes];
+  real carried[Plan::kWarps][kCarried][kLanes];
+};
+// All warps have come here, each in its own way.
+RNNC_INLINE void meet() {
+  asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
+}
+RNNC_INLINE Shared& in_shared() { return *reinterpret_cast<Shared*>(shared); }
+
+struct Tile {
+  Channel channel;
+  int64 group, groups;  // of 32 channels
+  int number, tiles;    // in time, of each group
+  int lane, warp;
+  int first;            // of the warp's steps, counted as they run
+  int count;            // steps that the channel runs
+  int longest;          // of all lanes
+  bool whole;           // whether all lanes run all of the warp's steps
+  bool exists;          // the channel
+
+  template <typename Arguments>
+  RNNC_MEMBER Tile(const Arguments& a, int64 index, int64 all, int in_time)
+      : channel(a, first_channel(a, index % all)) {
+    group = index % all;
+    groups = all;
+    number = static_cast<int>(index / all);
+    tiles = in_time;
+    lane = static_cast<int>(threadIdx.x) % kLanes;
+    warp = static_cast<int>(threadIdx.x) / kLanes;
+    first = number * kTileSteps + warp * Plan::kChunk;
+    exists = group * kLanes + lane < a.batch * channel.plane;
+    longest = count = channel.count;
+    whole = first + Plan::kChunk <= count;
+    if (kMasked) {
+      longest = __reduce_max_sync(~0u, count);
+      whole = !any_lane(!whole);
+    }
+  }
+  // A lane behind the last channel computes that one too, and stores the same results.
+  template <typename Arguments>
+  static RNNC_MEMBER int64 first_channel(const Arguments& a, int64 group) {
+    const int64 last = a.batch * a.heads * a.dim - 1;
+    const int64 own = group * kLanes + threadIdx.x % kLanes;
+    return own < last ? own : last;
+  }
+  // Whether any channel runs a step of the tile. The first tile has what comes before all steps.
+  RNNC_MEMBER bool runs() const { return number == 0 || number * kTileSteps < longest; }
+  RNNC_MEMBER bool owns(int j) const { return first + j < count; }
+  // body(all) with Index<1> if all lanes run all steps, which takes fewer instructions.
+  template <typename Body>
+  RNNC_MEMBER void in_parts(const Body& body) const {
+    if (whole) {
+      body(Index<1>{});
+    } else {
+      body(Index<0>{});
+    }
+  }
+  // Whether step j of the warp is the last of all.
+  RNNC_MEMBER bool is_last(int j) const { return j == count - 1 - first; }
+  RNNC_MEMBER bool has_last() const { return first < count && count <= first + Plan::kChunk; }
+
+  // Tells the other warps of this one's map. The barrier comes after it.
+  RNNC_MEMBER void share(const Map& map) const {
+    Shared& to = in_shared();
+    repeat<kCarried>([&](int j) {
+      to.offset[warp][j][lane] = map.offset[j];
+      to.exponent[warp][j][lane] = map.exponent[j];
+      repeat<kCarried>(
+          [&](int i) { to.column[warp][j * kCarried + i][lane] = map.column[j][i]; });
+    });
+  }
+  RNNC_MEMBER Map shared_map(int of) const {
+    const Shared& from = in_shared();
+    Map map;
+    repeat<kCarried>([&](int j) {
+      map.offset[j] = from.offset[of][j][lane];
+      map.exponent[j] = from.exponent[of][j][lane];
+      repeat<kCarried>(
+          [&](int i) { map.column[j][i] = from.column[of][j * kCarried + i][lane]; });
+    });
+    return map;
+  }
+  // Gives what is carried into the warp's steps, whose map is `own`; `begins` is what is carried into
+  // the first tile. One warp computes it for all of them.
+  RNNC_MEMBER void carry(Carried& values, const Records& records, const Map& own,
+                         const Carried& begins) const {
+    share(own);
+    meet();
+    if (warp == Plan::kWarps - 1) {
+      const bool publishes = number + 1 < tiles;
+      assign(values, begins);
+      Map all;
+      if (publishes) {
+        all = shared_map(0);
+#pragma unroll 1
+        for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
+        if (number > 0) records.publish_map(number, all);
+      }
+      if (number > 0) records.carried_into(number, lane, values);
+      Carried out;
+      assign(out, values);
+      if (publishes) {
+        all.apply(out);
+        records.publish_values(number, out);
+      }
+#pragma unroll 1
+      for (int i = 0; i < Plan::kWarps; ++i) {
+        repeat<kCarried>([&](int k) { in_shared().carried[i][k][lane] = values[k]; });
+        shared_map(i).apply(values);
+      }
+    }
+    meet();
+    repeat<kCarried>([&](int k) { values[k] = in_shared().carried[warp][k][lane]; });
+  }
+};
+
+// body(tile, records) for each tile of the block.
+template <typename Arguments, typename Body>
+RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Body& body) {
+  const Arguments& a = scan.arguments;
+  const int64 groups = (a.batch * a.heads * a.dim + kLanes - 1) / kLanes;
+  const int64 in_time = (a.steps + kTileSteps - 1) / kTileSteps;
+  const int tiles = in_time < 1 ? 1 : static_cast<int>(in_time);
+#pragma unroll 1
+  for (int64 index = blockIdx.x; index < groups * tiles; index += gridDim.x) {
+    const Tile tile(a, index, groups, tiles);
+    // The first tile of a block waits for blocks that may not have started.
+    const int waits = index == blockIdx.x ? tile.number : kNoStep;
+    const Wait wait = {a.watchdog, tile.number, waits};
+    body(tile, Records(scan.records, tile.group, groups, tile.lane, wait));
+  }
+}
+
+// What the row restarts from before a step: the same for all steps, or loaded where it restarts.
+struct Resets {
+  States constant;
+
+  template <typename Arguments, typename Needed>
+  RNNC_MEMBER void begin(const Arguments& a, const Channel& channel, const Needed& needed) {
+    if (kMasked && !kResetsLate) load(constant, a, channel, 0, needed);
+  }
+  template <typename Arguments, typename Needed>
+  static RNNC_MEMBER void load(States& values, const Arguments& a, const Channel& channel,
+                               int64 place, const Needed& needed) {
+    repeat<Cell::kStates>([&](int s) {
+      if (!needed(s)) return;
+      values[s] = to_real(*reset_value(a, s, place, channel.row, channel.unit,
+                                       channel.time.reversed));
+    });
+  }
+};
+
+// Which of a thread's steps the row restarts before, a bit per step; of those from `limit` on, none.
+// Step j lies in memory at begin + j, or at begin - j if they descend. The bytes of the steps are
+// loaded four at a time: there are zeros on both sides of them (lib/cell/mask.cuh).
+template <typename Arguments>
+RNNC_INLINE u32 restart_bits(const Arguments& a, const Channel& channel, int begin, bool descends,
+                             int limit) {
+  constexpr int kWords = Plan::kChunk / 4;
+  static_assert(kWords * 4 == Plan::kChunk && Plan::kChunk < 32, "whole words, and a bit per step");
+  const char* const rows = restarts_of(a, channel.place, channel.time.reversed);
+  const int lowest = descends ? begin - (Plan::kChunk - 1) : begin;
+  const int first = lowest >> 2, last = static_cast<int>((a.steps + 3) / 4);
+  u32 words[kWords + 1][1];
+  repeat<kWords + 1>([&](int i) {
+    words[i][0] = 0;
+    const bool exists = first + i >= -1 && first + i <= last;
+    if (exists) ld_global_nc(words[i], reinterpret_cast<const u32*>(rows) + first + i);
+  });
+  const int skew = 8 * (lowest & 3) + static_cast<int>(channel.place) % kMaskRows;
+  u32 up = 0, down = 0;
+  repeat<kWords>([&](int i) {
+    const u32 bytes =
+        static_cast<u32>((static_cast<u64>(words[i + 1][0]) << 32 | words[i][0]) >> skew);
+    repeat<4>([&](int k) {
+      const u32 bit = bytes >> 8 * k & 1;
+      up |= bit << (4 * i + k);
+      down |= bit << (Plan::kChunk - 1 - 4 * i - k);
+    });
+  });
+  const u32 all = descends ? down : up;
+  return limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
+}
+
+// Loads the inputs of the cell that no weight multiplies, of a step in memory.
+template <int n, typename Arguments>
+RNNC_INLINE void load_unweighted(real (&values)[n], int first, const Arguments& a,
+                                 const Channel& channel, int64 place) {
+#ifdef RNNC_UNWEIGHTED
+  const UnweightedArguments& given = a.unweighted;
+  repeat<Cell::kUnweighted>([&](int k) {
+    values[first + k] = to_real(given.tensor[k][place * given.time[k] +
+                                                channel.row * given.row[k] +
+                                                channel.head * given.head[k] +
+                                                channel.head_unit * given.unit[k]]);
+  });
+#endif
+}
+
+}  // namespace rnnc::scan

@@ -1,0 +1,173 @@
+"""What a scan carries from step to step, the matrix of a step, and what no scan computes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import rnnc
+import torch
+from rnnc import Gate, Param, State, clip_gradient, gate, maximum, repeat, sigmoid, tanh
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
+from rnnc.codegen.cuda.scan.form import NoScanError, form_of
+from rnnc.codegen.cuda.scan.functions import step_functions
+from rnnc.codegen.derive import derive
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
+
+from ....walk_calls import cells_without_r, gated, scanned
+
+H200, SHAPE = limits_of("H200"), Shape(1, 64)
+BOTH = [name for name in cells_without_r() if scanned(rnnc.cells.get(name), "forward")]
+FUNCTIONS = {
+    name: getattr(math, name) for name in ("exp", "expm1", "sin", "cos", "sqrt", "tanh")
+} | {
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "logsigmoid": lambda x: -math.log1p(math.exp(-x)),
+}
+
+
+def matrix_of(form, values):
+    """The matrix of a step, from the text of its program."""
+    names = dict(values)
+    for line in form.coefficients.lines():
+        exec(line, FUNCTIONS, names)
+    size = range(len(form.carried))
+    return torch.tensor(
+        [[float(names.get(f"a_{i}_{k}", 0)) for k in size] for i in size], dtype=torch.float64
+    )
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_matrix_is_the_difference_of_a_step(name):
+    """Two steps from other states, with the same gates: x' - y' = A (x - y)."""
+    cell = rnnc.cells.get(name)
+    form = form_of(cell, "forward")
+    rest = {"dtype": torch.float64}
+    wx = torch.randn(1, 1, 1, 1, len(cell.input_gates), **rest)
+    params = {p.name: p.init + 0.1 * torch.randn(1, 1, **rest) for p in cell.params}
+    bias = torch.randn(len(cell.bias_gates), 1, 1, **rest) if cell.bias_gates else None
+    first, second = ([torch.randn(1, 1, 1, **rest) for _ in cell.states] for _ in range(2))
+    inputs = {i.name: torch.randn(1, 1, 1, 1, **rest) for i in cell.inputs}
+    given_with = {"params": params or None, "inputs": inputs or None, "backend": "reference"}
+    after = [rnnc.scan(cell, wx, None, bias, states, **given_with)[1] for states in (first, second)]
+    given = {g: wx[0, 0, 0, 0, i].item() for i, g in enumerate(cell.input_gates)}
+    for i, g in enumerate(cell.bias_gates):
+        given[g] += bias[i].item()
+    given |= {n: p.item() for n, p in params.items()} | {c.name: c.value for c in cell.constants}
+    carried = [[s.name for s in cell.states].index(s) for s in form.carried]
+    apart = torch.stack([(first[i] - second[i]).flatten() for i in carried])
+    wanted = torch.stack([(after[0][i] - after[1][i]).flatten() for i in carried])
+    assert torch.allclose(matrix_of(form, given) @ apart, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_a_diagonal_weight_is_in_the_matrix():
+    form = form_of(gated, "forward")
+    assert form.carried == ("c",)
+    assert form.weights == ("u_n", "u_o")
+    assert str(form.coefficients) == "a_0_0 = decay*sigmoid(f) + u_n*slope"
+    assert form_of(gated, "backward").carried == ("c",)
+
+
+def test_the_backward_carries_every_gradient_that_reaches_the_past():
+    cells = {name: rnnc.cells.get(name) for name in cells_without_r()}
+    carried = {name: form_of(cell, "backward").carried for name, cell in cells.items()}
+    assert carried["sru"] == carried["qrnn"] == ("c",)
+    assert carried["unicornn"] == ("y", "z")
+    assert carried["slstm_without_r"] == ("c", "n", "m")
+
+
+def test_what_waits_for_nothing_is_computed_once():
+    """The coefficient that the equations have is not computed again; nor is what stores want."""
+    found = step_functions(derive(rnnc.cells.hgrn), "forward", ["sigmoid"])
+    assert found.early.results == ("_early_0", "kept", "_early_1")
+    assert found.rows == ("early[1]*column[j][0]",)
+    assert "h_next = kept_*h + _early_1_;" in found.late.text
+    backward = step_functions(derive(rnnc.cells.hgrn), "backward", [])
+    assert backward.early.results == ("kept",)
+    assert backward.rows == ()
+
+
+@rnnc.cell
+def crossed(c: State, m: State, *, f: Gate = gate(recurrent=False)):
+    """Two parts, of which one reads the old value of the other."""
+    m = sigmoid(f) * m + f
+    return sigmoid(f) * c + m, m
+
+
+@rnnc.cell
+def peaked(m: State, *, f: Gate = gate(recurrent=False)):
+    """A maximum."""
+    return maximum(m - 1, f)
+
+
+@rnnc.cell
+def forgetful(h: State, *, f: Gate = gate(recurrent=False)):
+    """No state reads its own past."""
+    return tanh(f)
+
+
+@rnnc.cell
+def late(h: State, y: State, *, f: Gate = gate(recurrent=False)):
+    """An output that reads the old value of another output."""
+    return tanh(f), h
+
+
+@rnnc.cell
+def looping(h: State, *, f: Gate = gate(recurrent=False)):
+    """A coefficient that a loop computes."""
+    kept = repeat(3, lambda k: sigmoid(k + f), f)
+    return kept * h + f
+
+
+@rnnc.cell
+def clipping(h: State, *, f: Gate = gate(recurrent=False)):
+    """A backward that is not linear."""
+    return sigmoid(f) * clip_gradient(h, 1) + f
+
+
+@rnnc.cell
+def ambiguous(h: State, *, f: Gate = gate(recurrent="diagonal"), u_f: Param):
+    """A param with the name of a weight."""
+    return f + u_f
+
+
+@pytest.mark.parametrize(
+    ("cell", "direction", "reason"),
+    [
+        (rnnc.cells.brc, "forward", "`sigmoid(c)` is a function of h"),
+        (rnnc.cells.lstm, "forward", "R_i, R_f, R_z and R_o multiply h"),
+        (rnnc.cells.lstm, "backward", "the same matrices, transposed"),
+        (crossed, "forward", "c reads the old value of m, in another part"),
+        (peaked, "forward", "m' = maximum(m + a, b) is a maximum, which no scan plan computes yet"),
+        (forgetful, "forward", "no state reads its own past"),
+        (forgetful, "backward", "no state reads its own past"),
+        (late, "forward", "y reads the old value of h, in another part"),
+        (looping, "forward", "a loop computes the coefficients of a step"),
+        (clipping, "backward", "`clip_gradient(h, 1)` clips a cotangent on its way through time"),
+        (ambiguous, "forward", "u_f is also the name of a diagonal weight"),
+    ],
+)
+def test_what_is_no_scan_is_refused_with_the_reason(cell, direction, reason):
+    with pytest.raises(NoScanError) as broken:
+        form_of(cell, direction)
+    assert str(broken.value) == reason
+
+
+def test_the_error_of_a_plan_names_reason_and_direction():
+    with pytest.raises(PlanError) as refused:
+        plan_for(rnnc.cells.indrnn, SHAPE, H200, "scan")
+    assert str(refused.value) == (
+        "scan plan of indrnn for 1 x 64, batch 16, 1024 steps, bfloat16, forward\n"
+        "  found:  `relu(g)` is a function of h\n"
+        "  wanted: a step that is affine in what it carries on, in each direction\n"
+        '  write:  variant="auto"'
+    )
+
+
+def test_auto_may_join_a_walk_and_a_scan():
+    for cell in (rnnc.cells.sru, crossed, looping):
+        (pair,) = plans_of_kind("scan", cell, SHAPE, H200, for_auto=True)
+        assert [getattr(pair, d).kind for d in DIRECTIONS] == ["walk", "scan"]
+    with pytest.raises(PlanError, match="clips a cotangent"):
+        plans_of_kind("scan", clipping, SHAPE, H200, for_auto=True)

@@ -1,0 +1,117 @@
+"""Scan plans: within every limit, chosen, compiled without spills."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import rnnc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.mma import RESERVED_SHARED
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.scan.search import scan_kernels, scan_tilings
+from rnnc.codegen.cuda.source import kernel_source
+from rnnc.codegen.request import PlanRequest
+from rnnc.codegen.shape import DIRECTIONS, SAVES, Shape
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import compile_plan
+
+from ....walk_calls import cells_without_r, gated, scanned
+
+H200, HGRN = limits_of("H200"), rnnc.cells.hgrn
+BOTH = [name for name in cells_without_r() if scanned(rnnc.cells.get(name), "forward")]
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+FEW_SPILLS = 256  # bytes: of more "auto" compiles another plan
+
+shapes = st.builds(
+    Shape,
+    heads=st.integers(1, 8),
+    head_dim=st.integers(1, 400),
+    batch=st.sampled_from([1, 3, 16, 200, 4096]),
+    dtype=st.sampled_from(DTYPES),
+)
+
+
+@given(st.sampled_from(BOTH), shapes, st.sampled_from(PRESETS), st.sampled_from(SAVES))
+@settings(max_examples=40, deadline=None)
+def test_every_size_of_every_cell_has_plans_within_the_limits(name, shape, limits, save):
+    cell = rnnc.cells.get(name)
+    for direction in DIRECTIONS:
+        for plan in scan_tilings(PlanRequest(cell, shape, limits, save), direction):
+            block = replace(plan, masked=True).shared
+            assert block <= limits.shared_per_block
+            blocks = plan.blocks_per_multiprocessor
+            assert blocks * (block + RESERVED_SHARED) <= limits.shared_per_multiprocessor
+            assert blocks * plan.threads * plan.registers <= limits.registers
+            assert plan.nanoseconds > 0
+
+
+@pytest.mark.parametrize("steps", [0, 1, 191, 192, 193, 1_000_000])
+def test_tiles_cover_all_steps_and_their_records_are_small(steps):
+    """At most 24 bytes per channel, carried state and chunk, and the sums of each tile."""
+    plan = plan_for(HGRN, Shape(4, 128, 16), H200, "scan")
+    for kernel in (plan.forward, plan.backward):
+        tiles = kernel.tiles(steps)
+        assert (tiles - 1) * kernel.tile_steps < max(steps, 1) <= tiles * kernel.tile_steps
+        assert kernel.tile_record_bytes <= 24 * 32
+        assert kernel.parts_of_sums(16, steps) == 16 * tiles
+        assert kernel.parts_of_resets(steps) == tiles
+        counted = kernel.buffer_bytes(16, 4)
+        needed = tiles * kernel.groups(16, 4, 128) * kernel.tile_record_bytes
+        assert needed <= counted.fixed + (steps or 1) * counted.per_step
+
+
+def test_auto_takes_a_scan_where_units_are_few_and_steps_many():
+    def taken(cell, *shape, **options):
+        return plan_for(cell, Shape(*shape, **options), H200).variant
+
+    assert taken(HGRN, 4, 512, 1, 65536) == taken(HGRN, 1, 256, 1, 131072) == "scan"
+    assert taken(HGRN, 1, 64, 1, 4096, dtype="float64") == "scan"
+    assert taken(rnnc.cells.sru, 1, 64, 4, 4096) == "walk+scan"
+    # As many units as fill the chip, or few steps.
+    assert taken(HGRN, 4, 128, 16, 16384) == taken(rnnc.cells.qrnn, 1, 1024, 64) == "walk"
+    assert taken(HGRN, 1, 128, 1, 64) == "walk"
+
+
+def test_one_binary_serves_all_sizes():
+    first = plan_for(HGRN, Shape(4, 128, 16), H200, "scan")
+    for shape in (Shape(3, 96, 5), Shape(1, 512, 16, 100)):
+        other = plan_for(HGRN, shape, H200, "scan")
+        for direction in DIRECTIONS:
+            a, b = getattr(first, direction), getattr(other, direction)
+            assert a != b
+            assert a.as_compiled() == b.as_compiled()
+            assert kernel_source(HGRN, a).code == kernel_source(HGRN, b).code
+
+
+def test_a_kernel_that_spills_may_have_more_registers():
+    plan = plan_for(HGRN, Shape(4, 128, 16), H200, "scan").backward
+    more = plan.with_more_registers(H200)
+    assert (more.blocks_per_multiprocessor, more.registers) == (1, 255)
+    assert more.with_more_registers(H200) is None
+
+
+def compiled():
+    quick = [("hgrn", "bfloat16", False), ("lru", "float32", True), ("gated", "float64", True)]
+    yield from quick
+    for name in BOTH:
+        for dtype in DTYPES:
+            for masked in (False, True):
+                case = name, dtype, masked
+                if case not in quick:
+                    yield pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "dtype", "masked"), [*compiled()])
+def test_kernels_compile_without_many_spills(name, dtype, masked):
+    cupy_nvrtc()
+    cell = gated if name == "gated" else rnnc.cells.get(name)
+    request = PlanRequest(cell, Shape(2, 64, 64, dtype=dtype), H200)
+    for direction in DIRECTIONS:
+        (plan,) = scan_kernels(request, direction)
+        plan = replace(plan, masked=masked)
+        (report,) = compile_plan(cell, plan).reports.values()
+        assert report.registers <= plan.registers
+        assert report.spills <= FEW_SPILLS

@@ -1,0 +1,81 @@
+"""Scan plans on a GPU against the reference in float64: all cells that a scan computes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.shape import SAVES
+
+from ..walk_calls import (
+    FORMS,
+    call_of,
+    cells_without_r,
+    gated,
+    mixed,
+    scanned,
+    walk_then_scan,
+)
+
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+SCAN = {"backend": "cuda", "variant": "scan"}
+BOTH = [n for n in cells_without_r() if scanned(rnnc.cells.get(n), "forward")]
+BACKWARD = [n for n in cells_without_r() if n not in BOTH]
+
+
+@pytest.fixture
+def check(check_call):
+    """The kernels of a call of such sizes against torch's loops."""
+    return partial(check_call, call_of, "scan")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BOTH)
+def test_cells(name, dtype, check):
+    """Odd and even heads, a single step, and tiles of which many wait for one another."""
+    cell, save = rnnc.cells.get(name), SAVES[len(name) % 2]
+    for number, sizes in enumerate([(3, 700, 3, 37), (1, 5000, 1, 64), (2, 1, 1, 5)]):
+        check(cell, sizes, dtype, save=save, time_first=number == 1, reverse=number == 2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backwards_of_other_cells(name, dtype, check_call, monkeypatch):
+    """Their forward is a walk."""
+    walk_then_scan(monkeypatch)
+    check_call(call_of, "auto", rnnc.cells.get(name), (3, 300, 2, 21), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_and_resets(form, reverse, dtype, check):
+    """Padding holds NaN."""
+    check(rnnc.cells.mingru, (11, 600, 2, 37), dtype, form, reverse=reverse)
+    check(rnnc.cells.lru, (7, 300, 1, 64), dtype, form, reverse=reverse)
+    for one in ("lengths", "resets"):
+        check(rnnc.cells.mingru, (5, 300, 1, 37), dtype, form, reverse=reverse, **{one: False})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inputs_params_and_gates_of_all_kinds(dtype, check, check_call, monkeypatch):
+    check(gated, (5, 270, 2, 33), dtype)
+    check(gated, (5, 270, 2, 32), dtype, "rows", reverse=True)
+    walk_then_scan(monkeypatch)
+    check_call(call_of, "auto", mixed, (5, 270, 2, 33), dtype, "rows")
+
+
+def test_the_same_inputs_give_the_same_bits(draw, same_bits):
+    """Where a tile begins differs from call to call."""
+    inputs = draw(rnnc.cells.hgrn, (1, 40_000, 1, 64), torch.float32)
+    call = call_of(rnnc.cells.hgrn, inputs, "rows")
+    first = call.run(**SCAN)
+    for _ in range(10):
+        same_bits(call.run(**SCAN), first)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_both_directions_in_one_launch(dtype, both_directions):
+    both_directions("scan", dtype)
