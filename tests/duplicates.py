@@ -5,7 +5,7 @@
 Blank lines, comments and imports do not count, neither do declarations of a cell (its gates have
 the names of the paper), and neither does indentation. Windows of six equal
 lines that follow each other are one pair of places. Code is Python with its docstrings, templates,
-and the C++ and CUDA of their libraries.
+and the C++ and CUDA of their libraries, without the example that the compiler writes.
 """
 
 from __future__ import annotations
@@ -99,7 +99,12 @@ def _merged(equal: set[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
 def files_in(folders: Iterable[str] = ROOMS, root: Path = ROOT) -> list[list[Line]]:
     """The code of all files of some folders."""
     found = sorted(path for folder in folders for path in (root / folder).rglob("*"))
-    return [code_of(path, root) for path in found if path.suffix in SUFFIXES]
+    return [code_of(path, root) for path in found if path.suffix in SUFFIXES and not is_made(path)]
+
+
+def is_made(path: Path) -> bool:
+    """Whether the compiler wrote the file: the text of a cell, for editors of the library."""
+    return path.parent.name == "example"
 
 
 if __name__ == "__main__":
