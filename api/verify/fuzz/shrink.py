@@ -177,6 +177,8 @@ def _without(cell: CellDraw, group: str, i: int) -> Iterator[CellDraw]:
 def _swap(node: Node, others: dict[str, Node]) -> Node:
     if node.op == "name":
         return others.get(node.name, node)
+    if node.op == "gate" and node.name in others:  # a call: what it multiplies stays
+        return _swap(node.args[0], others)
     return replace(node, args=tuple(_swap(a, others) for a in node.args))
 
 

@@ -215,6 +215,18 @@ def test_shrinks_to_what_matters():
     assert not smallest.views
 
 
+def test_smaller_cells_call_no_gate_that_has_gone():
+    def called(case: Case) -> set[str]:
+        nodes = (node for _, value in case.cell.body for node in value.walk())
+        return {node.name for node in nodes if node.op == "gate"}
+
+    cases = [c for c in (draw_case(33, n, Settings()) for n in range(40)) if called(c)]
+    smaller = [less for case in cases for less in smaller_cells(case)]
+    assert smaller
+    for less in smaller:
+        assert called(less) <= {gate.name for gate in less.cell.gates}
+
+
 @pytest.mark.parametrize(
     ("through", "option"),
     [
