@@ -71,7 +71,7 @@ def named_parts(plan: Plan) -> dict[str, dict[str, float]]:
     """The parts of a plan's estimated time per step, in nanoseconds, by direction and name."""
     found = {name: asdict(getattr(plan, name).estimate) for name in DIRECTIONS}
     for parts in found.values():
-        del parts["start"]  # of a call, not of a step
+        del parts["start"], parts["steps"]  # of a call, not of a step
     return found
 
 

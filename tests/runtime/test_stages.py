@@ -250,4 +250,4 @@ def test_what_runs_on_no_cpu_is_refused_in_words():
     with pytest.raises(rnnc.PlanError, match="tensors on cpu"):
         module(num_layers=2, layers="wavefront")(x)
     with pytest.raises(rnnc.PlanError, match=r"layer_norm\(\(z, r\)\)"):
-        staged.cuda(head_dim=64, gpu="H200", variant="cluster")
+        staged.cuda(head_dim=64, gpu="H200", variant="walk")

@@ -52,8 +52,8 @@ def test_show_everything_that_needs_no_gpu(
 @pytest.mark.parametrize(
     "command",
     [
-        ("show", "staged.py:staged", "--what", "cuda", "--variant", "cluster"),
-        ("plan", "staged.py:staged", "--variant", "cluster"),
+        ("show", "staged.py:staged", "--what", "cuda", "--variant", "walk"),
+        ("plan", "staged.py:staged", "--variant", "walk"),
     ],
     ids=lambda words: words[0],
 )
@@ -62,7 +62,7 @@ def test_a_kind_without_stages_refuses_by_name(run: Callable[..., Result], comma
     assert result.exit_code == 1
     *_, found, wanted, write = result.stderr.strip().splitlines()
     assert found == "  found:  `n(sigmoid(r)*h)`, a product with a value of the step"
-    assert wanted == "  wanted: gates that are not called, and no reductions, for cluster kernels"
+    assert wanted == "  wanted: gates that are not called, and no reductions, for walk kernels"
     assert write == '  write:  variant="auto"'
 
 
@@ -96,5 +96,5 @@ def test_check_counts_exchanges_and_bytes(run: Callable[..., Result]) -> None:
 def test_report_shows_which_kinds_refuse(run: Callable[..., Result]) -> None:
     assert run("report", "staged.py:staged", "-o", "staged.html").exit_code == 0
     page = Path("staged.html").read_text(encoding="utf-8")
-    assert "no reductions, for cluster kernels" in page
+    assert "no reductions, for walk kernels" in page
     assert "C++, both directions" in page

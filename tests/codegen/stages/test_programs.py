@@ -81,7 +81,7 @@ def test_the_source_says_what_units_exchange(staged_cells):
     assert "constexpr int kForwardStages = 2;" in code
 
 
-@pytest.mark.parametrize("variant", ["cluster", "grid"])
+@pytest.mark.parametrize("variant", ["walk", "scan"])
 def test_kinds_without_stages_refuse_by_name(variant, staged_cells):
     given = staged_cells.gru_reset_first, rnnc.Shape(heads=1, head_dim=64), limits_of("H200")
     wanted = rf"`n\(sigmoid\(r\)\*h\)`, a product with a value(?s:.*)for {variant} kernels"
