@@ -37,7 +37,10 @@ def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: a scan does not compute the direction; says what keeps it.
     """
     form = _form(request, direction)
-    return (_plan(request, form, direction, _WARPS, _chunk(request, form, direction), _BLOCKS),)
+    # Numbers of eight bytes take two registers: one block per SM has twice as many per thread.
+    blocks = 1 if request.shape.element_bytes == 8 else _BLOCKS
+    chunk = _chunk(request, form, direction)
+    return (_plan(request, form, direction, _WARPS, chunk, blocks),)
 
 
 def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, ...]:
