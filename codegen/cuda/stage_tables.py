@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from ..derive import Pointwise
@@ -161,6 +161,7 @@ class StageTables:
         return [of[f"d_{name}"] for name in names]
 
 
+@lru_cache(maxsize=256)  # searches ask for each of their candidates
 def stage_tables(
     pointwise: Pointwise, direction: Direction, passed: tuple[str, ...] = ()
 ) -> StageTables | None:
