@@ -12,6 +12,7 @@ from ...layout import layout_of
 from ...shape import Direction, Shape
 from ..copies import row_pitch, unweighted_pitch
 from ..limits import Limits
+from ..matrix_sources import matrix_sources
 from ..mma import (
     EXCHANGE_ROW_BYTES,
     GROUP_UNITS,
@@ -26,7 +27,6 @@ from ..mma import (
 from ..stage_tables import stage_tables
 from .plan import number_bytes, part_bytes, store_bytes
 from .registers import backward_registers, forward_registers
-from .sources import block_sources
 
 ROWS = (4, 8)  # batch rows per block; fewer rows take fewer registers
 
@@ -66,7 +66,7 @@ def block_problem(
     """
     layout, pointwise = layout_of(cell), derive(cell)
     tables = stage_tables(pointwise, direction)
-    sources = block_sources(pointwise, tables)
+    sources = matrix_sources(pointwise, tables)
     dim, forward = shape.head_dim, direction == "forward"
     k_tile = K_TILE_BYTES // shape.element_bytes
     m = Model()

@@ -10,9 +10,9 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
-from ..block.sources import block_sources
 from ..copies import unweighted_pitch, warp_pitch
 from ..limits import Limits
+from ..matrix_sources import matrix_sources
 from ..mma import (
     EXCHANGE_ROW_BYTES,
     GROUP_UNITS,
@@ -124,7 +124,7 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     """The forward's own constraints: a warp owns 8 units, and `splits` warps share K."""
     layout, pointwise = layout_of(cell), derive(cell)
     tables = stage_tables(pointwise, "forward")
-    sources, element = block_sources(pointwise, tables), shape.element_bytes
+    sources, element = matrix_sources(pointwise, tables), shape.element_bytes
     cluster, splits, units, warps = (m[n] for n in ("cluster", "splits", "units", "warps"))
     all_k_tiles = math.ceil(shape.head_dim * element / K_TILE_BYTES)
     tiles = sum(math.ceil(source.pairs / 2) for source in sources)
@@ -214,7 +214,7 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     """The backward's own constraints: warps share the rows of R and the items of the block."""
     layout, pointwise = layout_of(cell), derive(cell)
     tables = stage_tables(pointwise, "backward")
-    sources, k_tile = block_sources(pointwise, tables), K_TILE_BYTES // shape.element_bytes
+    sources, k_tile = matrix_sources(pointwise, tables), K_TILE_BYTES // shape.element_bytes
     cluster, units, warps = (m[n] for n in ("cluster", "units", "warps"))
     most = max((s.pairs for s in sources), default=1) * (shape.head_dim + TILE_M)
     slots = m.int("slots", 1, shape.head_dim)  # tiles per warp

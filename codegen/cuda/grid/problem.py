@@ -10,8 +10,8 @@ from ....constrint import Model
 from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...shape import Direction, Shape
-from ..block.sources import block_sources
 from ..limits import Limits
+from ..matrix_sources import matrix_sources
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
 from ..stage_tables import stage_tables
 from .plan import RING_BYTES
@@ -90,7 +90,7 @@ def grid_problem(
     """
     pointwise, forward = derive(cell), direction == "forward"
     tables = stage_tables(pointwise, direction)
-    products = block_sources(pointwise, tables)
+    products = matrix_sources(pointwise, tables)
     dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     sources, pairs = len(products), sum(source.pairs for source in products)
     phase_tiles = rows.tiles // rows.phases

@@ -1,16 +1,16 @@
-"""What the matrices of a block multiply, and how many of these products a stage needs at once."""
+"""What the matrices of a kernel multiply, and how many of these products a stage needs at once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import NamedTuple
 
-from ...derive import Pointwise
-from ...layout import layout_of
-from ..stage_tables import StageTables
+from ..derive import Pointwise
+from ..layout import layout_of
+from .stage_tables import StageTables
 
 
-class BlockSource(NamedTuple):
+class MatrixSource(NamedTuple):
     """A state, or what called gates multiply.
 
     Attributes:
@@ -24,7 +24,7 @@ class BlockSource(NamedTuple):
     at_once: bool
 
 
-def block_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[BlockSource, ...]:
+def matrix_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[MatrixSource, ...]:
     """The sources of a direction: first the states.
 
     Args:
@@ -35,7 +35,7 @@ def block_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[Blo
     states = [layout.states[state] for state in layout.sources.values]
     if tables is None:
         counts = zip(states, layout.source_pairs.values, strict=True)
-        return tuple(BlockSource(state, pairs, True) for state, pairs in counts)
+        return tuple(MatrixSource(state, pairs, True) for state, pairs in counts)
     gates = [layout.gates.names[source.pairs[0][0]] for source in tables.sources]
     names = [*states, *(f"{gate}_argument" for gate in gates[len(states) :])]
     pairs_of = Counter[int]()
@@ -43,6 +43,6 @@ def block_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[Blo
         pairs_of[source.stage] += len(source.pairs)
     widest = max(pairs_of, key=lambda stage: pairs_of[stage], default=0)
     return tuple(
-        BlockSource(name, len(source.pairs), source.stage == widest)
+        MatrixSource(name, len(source.pairs), source.stage == widest)
         for name, source in zip(names, tables.sources, strict=True)
     )
