@@ -27,8 +27,9 @@ from .load import load_kernel
 from .spills import least_spilling
 from .tune import tune
 
-# Calls of other numbers of steps take the plan for one of these.
-USUAL_STEPS, _STEPS = 1024, (64, 1024, 16384)
+# Plans are chosen for so many steps: of cells with dense matrices, and of others for the nearest
+# below those of the call.
+DENSE_STEPS, _STEPS = 1024, (64, 1024, 16384)
 
 
 class PlanQuestion(NamedTuple):
@@ -45,7 +46,7 @@ class PlanQuestion(NamedTuple):
     device: int
     choice: Choice
     tf32: bool
-    steps: int = USUAL_STEPS
+    steps: int = DENSE_STEPS
 
     @property
     def asked(self) -> Asked:
@@ -62,8 +63,8 @@ def steps_like(cell: CellSpec, steps: int) -> int:
     Their plans cost the same per step. Those of other cells are walks, which cost more per step,
     and scans, which take longer to begin.
     """
-    if cell.recurrence.kind == "dense":
-        return USUAL_STEPS
+    if cell.dense_pairs:  # `recurrence` would import sympy in a first call
+        return DENSE_STEPS
     return max((n for n in _STEPS if n <= steps), default=_STEPS[0])
 
 
@@ -74,7 +75,7 @@ def question_of(
     dim: int,
     dtype: torch.dtype,
     device: int,
-    steps: int = USUAL_STEPS,
+    steps: int = DENSE_STEPS,
 ) -> PlanQuestion:
     """Return what the plan of a call is chosen for.
 

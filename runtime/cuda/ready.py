@@ -16,7 +16,7 @@ from ...errors import DiagnosticError, TensorError
 from ..call.layer_call import LayerCall
 from ..process.caller import warn
 from ..store.tuned import on_remember
-from .choose import USUAL_STEPS, PlanQuestion, all_plans, choose_plan, question_of
+from .choose import DENSE_STEPS, PlanQuestion, all_plans, choose_plan, question_of
 from .launch import CallSizes
 from .prepared import LARGE_BUFFERS, NO_ROOM, Prepared, prepare
 
@@ -123,7 +123,7 @@ def ready_for(
     dtype: torch.dtype,
     device: int,
     masked: Masked,
-    like: int = USUAL_STEPS,
+    like: int = DENSE_STEPS,
 ) -> Prepared:
     """Choose a plan for a direction of a call of any number of steps, and prepare it.
 

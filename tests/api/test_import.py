@@ -96,6 +96,15 @@ def test_calls_import_neither_torch_s_compiler_nor_its_distributed_tensors() -> 
     assert run(SMALL) == "[]\n"
 
 
+def test_the_steps_that_a_plan_is_chosen_for_need_no_derivation() -> None:
+    """A first call whose plan and kernels are on disk asks for them too."""
+    run(
+        "import sys, rnnc; from rnnc.runtime.cuda.choose import steps_like\n"
+        "assert steps_like(rnnc.cells.hgrn, 2000) == 1024\n"
+        "assert 'sympy' not in sys.modules"
+    )
+
+
 def test_names_of_distributed_are_there_before_they_are_imported() -> None:
     assert set(rnnc.distributed.__all__) <= set(dir(rnnc.distributed))
     assert set(rnnc.distributed._MODULE_OF) == set(rnnc.distributed.__all__)
