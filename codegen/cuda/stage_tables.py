@@ -123,10 +123,14 @@ class StageTables:
             yield layout.pair_gates.values[i].number, layout.pair_matrices.values[i].number
 
     @property
+    def called_stages(self) -> frozenset[int]:
+        """The stages that need products of called gates."""
+        return frozenset(source.stage for source in self.sources if source.state < 0)
+
+    @property
     def meetings(self) -> int:
         """How often all units of a head wait for each other within a step."""
-        called = {source.stage for source in self.sources if source.state < 0}
-        return len(called | {statistic.stage for statistic in self.statistics})
+        return len(self.called_stages | {statistic.stage for statistic in self.statistics})
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -148,7 +152,7 @@ class StageTables:
     @property
     def first_stages(self) -> tuple[int, ...]:
         """The first of the stages that follow each other without a product of a matrix."""
-        return (0, *sorted({source.stage for source in self.sources if source.state < 0}))
+        return (0, *sorted(self.called_stages))
 
     @property
     def first_stage_waits(self) -> bool:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ....cellspec.cell import CellSpec
 from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..copies import row_pitch, states_needed
+from ..stage_bytes import number_bytes, part_bytes
 from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
 
-_NUMBER_BYTES = 4  # of a number of a head
 _FEW_STORES = 3  # of a unit's results, which threads store themselves
-_ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
-
-
-def part_bytes(tables: StageTables, rows: int) -> int:
-    """Bytes of shared memory for what a warp knows of each number of a head.
-
-    Args:
-        tables: the stages of a direction.
-        rows: batch rows per block.
-    """
-    return len(tables.statistics) * rows * 2 * _NUMBER_BYTES
-
-
-def number_bytes(tables: StageTables, rows: int) -> int:
-    """Bytes of shared memory for the numbers of heads that a step of the backward reads.
-
-    Args:
-        tables: the stages of a direction.
-        rows: batch rows per block.
-    """
-    saved = len(tables.numbers) if tables.direction == "backward" else 0
-    return _ACCESS_BYTES * math.ceil(saved * rows * _NUMBER_BYTES / _ACCESS_BYTES)
 
 
 def store_bytes(tables: StageTables, rows: int, dim: int, dtype: Dtype) -> int:

@@ -24,8 +24,9 @@ from ..mma import (
     TILE_N,
     WARP,
 )
+from ..stage_bytes import number_bytes, part_bytes
 from ..stage_tables import stage_tables
-from .plan import number_bytes, part_bytes, store_bytes
+from .plan import store_bytes
 from .registers import backward_registers, forward_registers
 
 ROWS = (4, 8)  # batch rows per block; fewer rows take fewer registers

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 
 from ...layout import layout_of
-from ..cost.constants import PerDirection
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..cost.waves import waves_of
@@ -34,9 +33,6 @@ from ..stage_tables import stage_tables
 from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
-# How much longer an exchange within a step takes, in ns, on an H100, 2026-11-27.
-_CALLED = PerDirection(100, 270)  # of what called gates multiply
-_STATISTICS = PerDirection(280, 190)
 
 
 def cluster_step(inputs: CostInputs, plan: ClusterPlan) -> Step:
@@ -99,9 +95,9 @@ def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
     if tables := stage_tables(inputs.pointwise, direction):
         sources = len(tables.sources)
         exchanges += tables.meetings
-        called = len({source.stage for source in tables.sources if source.state < 0})
-        further = called * _CALLED.of(direction)
-        further += (tables.meetings - called) * _STATISTICS.of(direction)
+        called = len(tables.called_stages)
+        further = called * cluster.called.of(direction)
+        further += (tables.meetings - called) * cluster.statistics.of(direction)
     if not exchanges:
         return 0
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES

@@ -11,6 +11,7 @@ from ...shape import counted
 from ..copies import states_needed, warp_pitch
 from ..kernel_plan import LaunchShape
 from ..mma import GROUP_UNITS, ITEM_UNITS, TILE_N
+from ..stage_bytes import number_bytes
 from ..stage_tables import StageTables
 from ..tiled_plan import TiledPlan
 from . import staged
@@ -71,7 +72,7 @@ class ClusterPlan(TiledPlan):
         parts = self.cluster + min(groups, self.warps)
         found = staged.barrier_bytes(tables) + parts * staged.part_bytes(tables)
         if not forward:
-            return found + self.ahead * self.warps * staged.number_bytes(tables)
+            return found + self.ahead * self.warps * number_bytes(tables, TILE_N)
         shared = 0 if groups % 2 else groups // 2
         return found + shared * staged.shared_tile_bytes(tables, self.splits)
 

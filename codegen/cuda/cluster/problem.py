@@ -24,6 +24,7 @@ from ..mma import (
     TILE_N,
     WARP,
 )
+from ..stage_bytes import number_bytes
 from ..stage_tables import StageTables, stage_tables
 from . import staged
 from .registers import (
@@ -255,7 +256,7 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         buffers = buffers + staged.barrier_bytes(tables)
         buffers = buffers + staged.part_bytes(tables) * cluster
         buffers = buffers + staged.part_bytes(tables) * item_groups
-        inputs = inputs + staged.number_bytes(tables) * warps
+        inputs = inputs + number_bytes(tables, TILE_N) * warps
     # The same numbers as kNumAccumulators in the kernel.
     at_once = staged.sources_at_once(tables) if tables else len(sources)
     sums = m.int("sums", 0, 4 * at_once * (shape.head_dim + TILE_M))

@@ -6,14 +6,13 @@ import math
 from collections import Counter
 
 from ...shape import Dtype
+from .. import stage_bytes
 from ..mma import TILE_N, WARP
 from ..stage_tables import StageTables
 
-_NUMBER_BYTES = 4  # of a number of a head
-_PART_BYTES = 2 * TILE_N * _NUMBER_BYTES  # of a statistic, of all rows
+_SUM_BYTES = 4  # of a part of a product
 _BUFFERS = 2  # of each exchange
 _BARRIER_BYTES = 16  # two mbarriers
-_ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
 
 
 def odd_sources(tables: StageTables) -> int:
@@ -64,17 +63,7 @@ def part_bytes(tables: StageTables) -> int:
     Args:
         tables: the stages of a direction.
     """
-    return _BUFFERS * len(tables.statistics) * _PART_BYTES
-
-
-def number_bytes(tables: StageTables) -> int:
-    """Bytes for the numbers of heads that a warp reads in a step of the backward.
-
-    Args:
-        tables: the stages of a backward.
-    """
-    saved = TILE_N * len(tables.numbers) * _NUMBER_BYTES
-    return _ACCESS_BYTES * math.ceil(saved / _ACCESS_BYTES)
+    return _BUFFERS * stage_bytes.part_bytes(tables, TILE_N)
 
 
 def shared_tile_bytes(tables: StageTables, splits: int) -> int:
@@ -85,4 +74,4 @@ def shared_tile_bytes(tables: StageTables, splits: int) -> int:
         splits: warps that share K of the same units.
     """
     takers, sharers, columns = min(splits, 2), 2 * splits, 2 if splits == 1 else 1
-    return odd_sources(tables) * 2 * takers * sharers * WARP * columns * _NUMBER_BYTES
+    return odd_sources(tables) * 2 * takers * sharers * WARP * columns * _SUM_BYTES

@@ -75,6 +75,8 @@ class ClusterConstants:
     Attributes:
         exchange: time that no other work fills: the latency of a push to the peers, barriers.
         size: additional time by the number of blocks in a cluster.
+        called: how much longer an exchange within a step takes, of what called gates multiply.
+        statistics: the same of parts of statistics alone.
         received: ns per KiB that a block receives.
         matrix: of a scheduler's matrix unit, per fragment of R.
         chain: per fragment of R of a warp, which waits for the accumulator of the one before.
@@ -90,6 +92,8 @@ class ClusterConstants:
 
     exchange: PerDirection
     size: Mapping[int, PerDirection]
+    called: PerDirection
+    statistics: PerDirection
     received: PerDirection
     matrix: PerDirection
     chain: PerDirection

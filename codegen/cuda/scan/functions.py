@@ -150,10 +150,9 @@ def _with_matrix(
     for statement in form.coefficients.statements:
         assert isinstance(statement, Statement)
         (value,) = rewritten([statement.value], inner)
-        if statement.target not in wanted:
-            inner[statement.target] = value
-            continue
         inner[statement.target] = value
+        if statement.target not in wanted:
+            continue
         (value,) = rewritten([value], names)
         if value not in results:
             statements.append(Statement(statement.target, value))
