@@ -173,6 +173,11 @@ class KernelPlan(ABC):
         """
         return None
 
+    @property
+    def gates_again(self) -> bool:
+        """Whether its kernel computes again from inputs what the forward did not save."""
+        return False
+
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
         """What the template gets besides the values that all templates get, by name.
 

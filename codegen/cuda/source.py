@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...cellspec.cell import CellSpec
 from ..derive import derive
@@ -10,6 +10,7 @@ from ..plan import Plan
 from ..render import Source, render
 from .kernel_plan import KernelPlan
 from .kinds import KINDS
+from .unit_plan import UnitPlan
 
 
 @dataclass(frozen=True)
@@ -119,4 +120,7 @@ def kernel_source(cell: CellSpec, plan: KernelPlan) -> Source:
         PlanError: kernels of the plan's kind do not run the cell.
     """
     KINDS[plan.kind].check(cell)
-    return render(derive(cell, activations=plan.save == "gates"), plan)
+    pointwise = derive(cell, activations=plan.save == "gates")
+    if isinstance(plan, UnitPlan) and plan.direction == "forward" and plan.save == "states":
+        pointwise = replace(pointwise, saved=())  # a backward reads the gates' inputs
+    return render(pointwise, plan)

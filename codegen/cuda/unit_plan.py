@@ -6,10 +6,25 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from ..derive import derive
+from ..layout import layout_of
 from ..request import PlanRequest
 from ..shape import Direction
 from .kernel_plan import KernelPlan
 from .limits import Limits
+
+
+def values_kept(request: PlanRequest, direction: Direction) -> int:
+    """How many values of a unit and step a forward saves, or a backward reads besides states.
+
+    Args:
+        request: what plans are asked for.
+        direction: which of the two.
+    """
+    saved = len(derive(request.cell, activations=request.save == "gates").saved)
+    if request.save == "gates" or not saved:
+        return saved
+    return len(layout_of(request.cell).input_gates) if direction == "backward" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +45,11 @@ class UnitPlan(KernelPlan):
     head_dim: int
     blocks_per_multiprocessor: int
     registers: int
+
+    @property
+    def gates_again(self) -> bool:
+        """Whether its kernel computes again from inputs what the forward did not save."""
+        return self.direction == "backward" and self.save == "states"
 
     @property
     @abstractmethod
@@ -78,10 +98,10 @@ class UnitPlan(KernelPlan):
         return replace(super().as_compiled(), head_dim=0, registers=0)
 
     def with_more_registers(self, limits: Limits) -> Self | None:
-        """The same plan with half as many blocks per SM, but at least one.
+        """The same plan with half as many blocks per SM, rounded up.
 
         Args:
             limits: the GPU.
         """
-        more = self.sharing(limits, max(self.blocks_per_multiprocessor // 2, 1))
+        more = self.sharing(limits, (self.blocks_per_multiprocessor + 1) // 2)
         return None if more.registers == self.registers else more

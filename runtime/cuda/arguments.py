@@ -83,19 +83,29 @@ def arguments_of(
     masked: bool,
     unweighted: int,
     staged: bool = False,
+    again: bool = False,
 ) -> type[ctypes.Structure]:
     """Return the mirror of a direction's arguments, one type for all cells of such counts.
 
     A cell that is `staged` has stages: its arguments end with the address of saved statistics.
+    Those of a backward that computes gates `again` end with their inputs.
     """
-    return _arguments_of(direction, states, params, masked, unweighted, staged)
+    return _arguments_of(direction, states, params, masked, unweighted, staged, again)
 
 
 @lru_cache(maxsize=64)
 def _arguments_of(
-    direction: Direction, states: int, params: int, masked: bool, unweighted: int, staged: bool
+    direction: Direction,
+    states: int,
+    params: int,
+    masked: bool,
+    unweighted: int,
+    staged: bool,
+    again: bool,
 ) -> type[ctypes.Structure]:
     last = fields(POINTER, "statistics") if staged else []
+    if again:
+        last = [*fields(NUMBER, "wx_time wx_row"), *fields(POINTER, "wx bias")]
     each, masks = POINTER * states, [("masks", mask_arguments(states))] if masked else []
     weights = ("params", POINTER * max(params, 1))
     if direction == "forward":

@@ -35,6 +35,9 @@ from .products.rearrange import (
 from .saved import saved_parts, saved_shape
 from .watchdog import watchdog_bound
 
+# Partial sums that a launch of `rearrange` adds at most: it has a thread per result.
+_MOST_PARTS = 64
+
 # Runs all steps of a direction, as `Launcher.run` does.
 RunKernels = Callable[[ctypes.Structure, Tensor | None, Tensor, int], None]
 
@@ -139,16 +142,21 @@ def backward_parts(
     reset_to = without_gaps(reset_to) if masks else ()
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+    values = saved.saved  # of no meaning where kernels compute the gates again
     if saved.wx is None:
         values, statistics = saved_parts(facts, packed(saved.saved), dim)
-    else:
-        values = gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
+
+    def gates() -> Tensor:
+        return gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
+
+    if saved.wx is not None and not ready.plan.gates_again:
+        values = gates()
     # Safe in place: the thread that reads a saved value later writes a gradient over it. What
     # stages saved is read after them too.
     in_place = (
         not cell.has_stages
         and (donated or values is not saved.saved)
-        and values.shape[-1] == counts.inputs
+        and values.shape == (steps, batch, heads, dim, counts.inputs)
     )
     d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
     d_gates_no_input, others = d_wx, counts.gradients - counts.inputs  # of no use, if none
@@ -174,7 +182,13 @@ def backward_parts(
         new = like.new_empty if steps else like.new_zeros
         parts = ready.plan.parts_of_sums(batch, steps)
         sums = new(parts, sum(counts.sums), heads, dim, dtype=real)
-        matrix = ready.launcher.matrix(R)
+        matrix, read = ready.launcher.matrix(R), values
+        inputs: tuple[int | Tensor | None, ...] = ()
+        if saved.wx is not None and ready.plan.gates_again:
+            wx = rows_packed(saved.wx)
+            inputs = wx.stride(1), wx.stride(0), wx, packed_or_none(saved.b)
+        elif saved.wx is not None and values is saved.saved:
+            read = gates()  # of another plan, which steps in
         arguments = filled(
             ready.arguments,
             *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
@@ -182,12 +196,13 @@ def backward_parts(
             *(0 if d is None else d.stride(1) for d in d_states),
             *(matrix, R_diag),
             *(params or (None,)),
-            *(*initial_states, *states, values, *d_states, *d_last),
+            *(*initial_states, *states, read, *d_states, *d_last),
             *(d_wx, d_gates_no_input, *d_initial_states),
             sums,
             *(unweighted_fields(saved.unweighted) if saved.unweighted else ()),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
             *((statistics,) if cell.has_stages else ()),
+            *inputs,
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
@@ -213,6 +228,8 @@ def backward_parts(
         left += called_sums(d_R, called, *gates, values, multiplier)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
+        if len(sums) > _MOST_PARTS:
+            sums = sums.sum(0, keepdim=True)
         each = by_head, False, by_head  # of biases, params, and diagonal weights
         for to, filling in jobs_of_splits(sums, counts.sums, like, each):
             summed.append(to)

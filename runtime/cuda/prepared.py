@@ -73,6 +73,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
     """Prepare calls of one size. Their kernel is compiled and loaded by the first of them."""
     counts = facts_of(cell).counts
     parts = counts.states, counts.params, plan.masked, counts.unweighted, cell.has_stages
+    again = plan.gates_again
     return Prepared(
         cell,
         plan,
@@ -80,7 +81,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         layout_of(cell).products,
-        arguments_of(plan.direction, *parts),
+        arguments_of(plan.direction, *parts, again),
         launcher_of(cell, plan, sizes, device),
         *plan.buffer_bytes(sizes.batch, sizes.heads),
     )

@@ -58,6 +58,7 @@ class CudaTarget(Target):
     takes_steps = True
     steps_as_sequences = True
     at_once = True
+    variants_of_wx = ("auto", "walk", "scan")
     dtypes = tuple(DTYPES)
     # What the kernels do, each as `Target` says it.
     find_compiler = staticmethod(find_cuda)

@@ -24,6 +24,7 @@ from ..check.unweighted import unweighted_in_order
 from ..program.seen import Seen
 from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, rounds_now, run_ready
 from ..run.route import run_call
+from ..targets.registry import TARGETS, target_name
 from .sampled import sampled
 
 
@@ -159,6 +160,8 @@ def run_scan(
     cell: CellSpec, backend: str, choice: Choice, given: Given
 ) -> tuple[list[Tensor], States]:
     """Run a call of either function; its states at all steps are (T, B, …) or (total, …)."""
+    if not (cell.dense_pairs or cell.has_stages) and _reads_wx(backend, choice, given):
+        choice = choice._replace(save="states")
     known = _known(cell, backend, choice, given)
     if known is not None:
         return run_ready(known)
@@ -170,6 +173,14 @@ def run_scan(
     settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
     remember = partial(_remember, _key(cell, backend, choice, tensors), given.wx)
     return run_call(settings, tensors, Asked(takes_wx=True, all_states=True), remember)
+
+
+def _reads_wx(backend: str, choice: Choice, given: Given) -> bool:
+    """Return whether the backward of a cell without R reads wx: to save it again gains nothing."""
+    if not isinstance(given.wx, Tensor) or given.places is not None or choice.save != "gates":
+        return False
+    name = target_name(given.wx.device.type, backend)
+    return name is not None and choice.variant in TARGETS[name].variants_of_wx
 
 
 # Calls that came before, of any cell.

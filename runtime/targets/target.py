@@ -37,6 +37,7 @@ class Target(ABC):
             heads any strides.
         takes_steps: whether it has kernels for a single step: `step` and `step_backward`. Others
             run a step as a sequence of one.
+        variants_of_wx: those of cells without R whose backward reads wx.
         steps_as_sequences: whether a sequence of one step takes less time as a step.
         at_once: whether it may run the layers of a call at the same time: `forward_layers` and
             `backward_layers`.
@@ -50,6 +51,7 @@ class Target(ABC):
     reads_by_address = False
     takes_steps = False
     steps_as_sequences = False
+    variants_of_wx: tuple[str, ...] = ()
     at_once = False
 
     @abstractmethod
@@ -130,12 +132,10 @@ class Target(ABC):
         return TORCH_MOVES
 
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
-        """Return what copies packed rows.
+        """Return what copies `total` packed rows of sequences; the sizes are T and B.
 
         Args:
             starts: (T + 1,) of int64, the first packed row of each step, and their number.
-            sizes: T and B.
-            total: packed rows.
         """
         return Packing(starts, sizes, total)
 

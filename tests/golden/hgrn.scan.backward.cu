@@ -109,6 +109,7 @@ namespace rnnc::scan {
 struct Plan {
   static constexpr int kWarps = 8;
   static constexpr int kChunk = 16;  // steps per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
 struct Form {
@@ -120,7 +121,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_backward {
 
-constexpr int kPlannedShared = 4096;  // bytes per block
+constexpr int kPlannedShared = 70656;  // bytes per block
 constexpr int kEarly = 1;  // kept
 using Early = real[at_least_one(kEarly)];
 
@@ -182,7 +183,7 @@ RNNC_INLINE void apply_late(const real (&saved)[at_least_one(Cell::kSaved)],
 
 #include "lib/kernels/scan/backward.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 3)
 rnnc_backward(const __grid_constant__ rnnc::scan::ScanArguments<rnnc::BackwardArguments> arguments) {
   rnnc::scan_backward::run(arguments);
 }

@@ -102,6 +102,7 @@ namespace rnnc::scan {
 struct Plan {
   static constexpr int kWarps = 8;
   static constexpr int kChunk = 24;  // steps per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
 struct Form {
@@ -113,7 +114,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_forward {
 
-constexpr int kPlannedShared = 4096;  // bytes per block
+constexpr int kPlannedShared = 53248;  // bytes per block
 constexpr int kEarly = 3;  // _early_0, kept, _early_1
 using Early = real[at_least_one(kEarly)];
 

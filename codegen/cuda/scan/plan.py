@@ -17,6 +17,7 @@ from .functions import step_functions
 
 CHANNELS = WARP  # units of batch rows that a tile has, a lane each
 _COUNTER_BYTES = 4  # of an exponent in shared memory
+_PIECE_BYTES = 16  # of a copy
 
 
 def words_of(carried: int) -> int:
@@ -40,6 +41,9 @@ class ScanPlan(UnitPlan):
     Attributes:
         warps: warps per block, each with a chunk of the tile's steps.
         chunk: steps per thread.
+        whole_warps: whether all units of a warp are of one head, so that it copies its steps ahead.
+        copied: elements of a unit and step that it copies, besides states.
+        states_copied: states whose values it copies.
         carried: values that are carried from step to step.
         sums: sums over time of each unit, of a backward.
         states: of the cell.
@@ -49,6 +53,9 @@ class ScanPlan(UnitPlan):
 
     warps: int
     chunk: int
+    whole_warps: bool
+    copied: int
+    states_copied: int
     carried: int
     sums: int
     states: int
@@ -92,10 +99,13 @@ class ScanPlan(UnitPlan):
         each, real = self.carried, real_bytes(self.dtype)
         used = self.threads * (each * (each + 2) * real + each * _COUNTER_BYTES)
         sums = self.sums + self.states * self.masked
-        if self.direction == "forward":
-            return used
-        total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
-        return math.ceil(used / 8) * 8 + self.threads * sums * total
+        if self.direction == "backward":
+            total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
+            used = 8 * math.ceil(used / 8) + self.threads * sums * total
+        # Of two tiles. The values before the last step are those of a step more.
+        rows = self.chunk * (self.copied + self.states_copied) + self.states_copied
+        copies = 2 * self.threads * rows * ELEMENT_BYTES[self.dtype] * self.whole_warps
+        return _PIECE_BYTES * math.ceil(used / _PIECE_BYTES) + copies
 
     @property
     def launch_shape(self) -> LaunchShape:

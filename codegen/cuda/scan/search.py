@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -13,17 +14,22 @@ from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
 from ..kernel_plan import KernelPlan
 from ..mma import RESERVED_SHARED
+from ..unit_plan import values_kept
 from ..walk.search import walk_kernels
 from .cost import scan_start, scan_step
 from .form import Form, NoScanError, form_of
 from .functions import step_functions
-from .plan import ScanPlan, real_bytes
+from .plan import CHANNELS, ScanPlan, real_bytes
 
-_WARPS, _BLOCKS = 8, 2  # per block and per SM: 128 registers per thread
+_WARPS = 8  # per block
+# Blocks per SM: 128 registers per thread, or 80 in a backward whose steps are in shared memory.
+_BLOCKS: dict[Direction, int] = {"forward": 2, "backward": 3}
 # Steps per thread.
 _CHUNKS: dict[Direction, tuple[int, ...]] = {"forward": (24, 16, 8, 4), "backward": (16, 8, 4)}
 # Registers that the steps of a thread keep, at most. More are spilled.
 _MOST_KEPT: dict[Direction, int] = {"forward": 128, "backward": 104}
+
+_MOST_KEPT_STAGED = 32  # in a backward whose steps are in shared memory
 
 
 def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, ...]:
@@ -37,10 +43,8 @@ def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: a scan does not compute the direction; says what keeps it.
     """
     form = _form(request, direction)
-    # Numbers of eight bytes take two registers: one block per SM has twice as many per thread.
-    blocks = 1 if request.shape.element_bytes == 8 else _BLOCKS
-    chunk = _chunk(request, form, direction)
-    return (_plan(request, form, direction, _WARPS, chunk, blocks),)
+    whole = (True, False) if request.shape.head_dim % CHANNELS == 0 else (False,)
+    return (next(found for w in whole for found in _fitting(request, form, direction, w)),)
 
 
 def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, ...]:
@@ -54,13 +58,15 @@ def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: as `scan_kernels`.
     """
     form = _form(request, direction)
-    sizes = product((4, 8, 16), _CHUNKS[direction], (16, 24))
+    (own,) = scan_kernels(request, direction)
+    sizes = product((4, 8, 16), _CHUNKS[direction], (16, 24, 32))
     found = (
-        _plan(request, form, direction, warps, chunk, on_one // warps)
+        _plan(request, form, direction, own.whole_warps, warps, chunk, on_one // warps)
         for warps, chunk, on_one in sizes
         if on_one >= warps
     )
-    return tuple(dict.fromkeys((*scan_kernels(request, direction), *found)))
+    fitting = (plan for plan in found if plan.shared <= request.limits.shared_per_block)
+    return tuple(dict.fromkeys((own, *fitting)))
 
 
 def scan_or_walk_kernels(request: PlanRequest, direction: Direction) -> tuple[KernelPlan, ...]:
@@ -93,7 +99,26 @@ def _form(request: PlanRequest, direction: Direction) -> Form:
         ) from None
 
 
-def _chunk(request: PlanRequest, form: Form, direction: Direction) -> int:
+def _fitting(
+    request: PlanRequest, form: Form, direction: Direction, whole_warps: bool
+) -> Iterator[ScanPlan]:
+    """The plans with at most so many steps per thread that its registers have room for.
+
+    Those whose steps are in shared memory leave room for two blocks per SM.
+    """
+    # Numbers of eight bytes take two registers: one block per SM has twice as many per thread.
+    blocks = _BLOCKS[direction if whole_warps else "forward"]
+    blocks = 1 if request.shape.element_bytes == 8 else blocks
+    most = _chunk(request, form, direction, whole_warps)
+    for chunk in (n for n in _CHUNKS[direction] if n <= most):
+        plan = _plan(request, form, direction, whole_warps, _WARPS, chunk, blocks)
+        shared = replace(plan, masked=True).shared
+        fits = shared <= request.limits.shared_per_block
+        if not whole_warps or (fits and plan.blocks_per_multiprocessor >= min(blocks, 2)):
+            yield plan
+
+
+def _chunk(request: PlanRequest, form: Form, direction: Direction, whole_warps: bool) -> int:
     """How many steps a thread has, so that their values stay in registers."""
     cell, shape = request.cell, request.shape
     layout, pointwise = layout_of(cell), derive(cell, activations=request.save == "gates")
@@ -106,28 +131,42 @@ def _chunk(request: PlanRequest, form: Form, direction: Direction) -> int:
     passed = sorted(ScanPlan.passed) if direction == "forward" else ()
     early = len(step_functions(pointwise, direction, passed).early.results)
     computed = (early + len(layout.unweighted)) * real_bytes(shape.dtype) // 4
-    saved = packed(len(pointwise.saved))
+    saved = packed(values_kept(request, direction))
     if direction == "forward":
         kept = packed(len(layout.input_gates)) + computed + saved
     else:
         states = len(layout.states) + sum(states_read_before(pointwise))
         columns = len(form.carried) ** 2 - 1
+        if whole_warps:  # the rest is in shared memory
+            most = _MOST_KEPT_STAGED
+            return next((n for n in _CHUNKS[direction] if n * (computed + columns) <= most), 4)
         kept = saved + states * packed(1) + computed + packed(len(layout.gradients)) + columns
     chunks, most = _CHUNKS[direction], _MOST_KEPT[direction]
     return next((n for n in chunks if n * kept <= most), chunks[-1])
 
 
 def _plan(
-    request: PlanRequest, form: Form, direction: Direction, warps: int, chunk: int, blocks: int
+    request: PlanRequest,
+    form: Form,
+    direction: Direction,
+    whole_warps: bool,
+    warps: int,
+    chunk: int,
+    blocks: int,
 ) -> ScanPlan:
     """The plan with tiles of such a size, and so many blocks per SM."""
     cell, shape, limits = request.cell, request.shape, request.limits
-    layout = layout_of(cell)
+    layout, forward = layout_of(cell), direction == "forward"
+    pointwise = derive(cell, activations=request.save == "gates")
+    read = len(layout.states) + values_kept(request, direction)
     plan = ScanPlan.of(
         request,
         direction,
         warps=warps,
         chunk=chunk,
+        whole_warps=whole_warps,
+        copied=len(layout.input_gates) if forward else read,
+        states_copied=0 if forward else sum(states_read_before(pointwise)),
         carried=len(form.carried),
         sums=len(layout.bias) + len(layout.params) + len(layout.diagonal_gates),
         states=len(layout.states),

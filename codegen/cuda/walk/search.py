@@ -13,6 +13,7 @@ from ...shape import Direction, PlanError, Shape
 from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
 from ..mma import RESERVED_SHARED, WARP
+from ..unit_plan import values_kept
 from .cost import walk_start, walk_step
 from .plan import WalkPlan, copied_bytes
 
@@ -128,11 +129,11 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
 def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
     """How many steps are taken together, so that their values stay in registers."""
     cell = request.cell
-    layout, saved = layout_of(cell), _saved(request)
+    layout, kept = layout_of(cell), values_kept(request, direction)
     if direction == "forward":
-        values = len(layout.gates) + len(layout.states) + saved
+        values = len(layout.gates) + len(layout.states) + kept
     else:
-        values = 2 * len(layout.states) + len(layout.gradients) + saved + len(layout.unweighted)
+        values = 2 * len(layout.states) + len(layout.gradients) + kept + len(layout.unweighted)
     words = units * values * (2 if request.shape.dtype == "float64" else 1)
     most = (_MOST_VALUES if units == 1 else _MOST_VALUES_OF_SEVERAL)[direction]
     return next((n for n in _CHUNKS if n * words <= most), 1)
@@ -145,10 +146,7 @@ def _step_bytes(request: PlanRequest, direction: Direction, units: int, whole_wa
     others = units * len(layout.unweighted) * copied_bytes(1, dtype)
     if direction == "forward":
         return copied_bytes(units * len(layout.input_gates), dtype, whole_warps) + others
-    saved = copied_bytes(units * len(pointwise.saved), dtype, whole_warps)
+    read = values_kept(request, direction)
+    saved = copied_bytes(units * read, dtype, whole_warps)
     states = len(layout.states) + sum(states_read_before(pointwise))
     return saved + states * copied_bytes(units, dtype, whole_warps) + others
-
-
-def _saved(request: PlanRequest) -> int:
-    return len(derive(request.cell, activations=request.save == "gates").saved)

@@ -16,6 +16,7 @@
 #define RNNC_REVERSE  // the cell runs from the last step to the first
 #define RNNC_WAVEFRONT  // the kernel hands over chunks of steps
 #define RNNC_RESETS_LATE  // values after resets that differ between steps are loaded where rows restart
+#define RNNC_GATES_AGAIN  // gates are computed from their inputs, which a forward does not save
 
 #endif
 namespace rnnc {
@@ -367,6 +368,41 @@ struct Plan {
 
 }  // namespace rnnc::alternating
 
+#ifndef RNNC_PLAIN
+namespace rnnc {
+
+__device__ constexpr int kSavedGate[] = {0, 1, 2, 3};  // value that the backward reads -> gate
+// Whether the backward reads the values of each state before a step.
+
+}  // namespace rnnc
+
+namespace rnnc {
+
+// 26 operations per unit
+RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
+    real c_next, real d_h_next, real d_c_next, real decay_, real& d_f, real& d_i, real& d_o,
+    real& d_z, real& d_h, real& d_c, real& d_decay_) {
+  const real sigmoid_o = sigmoid(o);
+  const real t0 = d_h_next*sigmoid_o;
+  const real tanh_c_next = tanh(c_next);
+  const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
+  const real sigmoid_f = sigmoid(f);
+  const real t1 = d_c_next_sum*sigmoid_f;
+  d_c = t1*decay_;
+  d_f = d_c*c*(real(1) - sigmoid_f);
+  const real sigmoid_i = sigmoid(i);
+  const real t2 = d_c_next_sum*sigmoid_i;
+  const real tanh_z = tanh(z);
+  d_i = t2*tanh_z*(real(1) - sigmoid_i);
+  d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_z = t2*(real(1) - tanh_z*tanh_z);
+  d_decay_ = t1*c;
+  d_h = real(0);
+}
+
+}  // namespace rnnc
+
+#endif
 namespace rnnc::walk {
 
 // Params, then what follows from them alone: nothing.
@@ -395,6 +431,41 @@ struct Plan {
 };
 
 }  // namespace rnnc::walk_backward
+#ifndef RNNC_PLAIN
+
+namespace rnnc {
+
+// 10 operations per unit
+template <typename _sigmoid>
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
+    real& h_next, real& c_next, _sigmoid& sigmoid) {
+  c_next = sigmoid(f)*c*decay_ + sigmoid(i)*tanh(z);
+  h_next = sigmoid(o)*tanh(c_next);
+}
+
+// The forward pointwise map of one item, with a given sigmoid.
+template <typename Sigmoid>
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
+                                         const real (&state)[Cell::kStates],
+                                         const real (&param)[at_least_one(Cell::kParams)],
+                                         real (&next)[Cell::kStates],
+                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+  real h_next, c_next;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      gate[4],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+}
+
+}  // namespace rnnc
+#endif
 
 namespace rnnc::walk_forward {
 
@@ -403,13 +474,11 @@ struct Plan {
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 16384;  // bytes per block
-  static constexpr int kChunk = 8;  // steps that are taken together
-  static constexpr int kNumStages = 8;  // chunks whose data is in flight
 #else
   static constexpr int kPlannedShared = 40960;  // bytes per block
-  static constexpr int kChunk = 4;  // steps that are taken together
-  static constexpr int kNumStages = 16;  // chunks whose data is in flight
 #endif
+  static constexpr int kChunk = 8;  // steps that are taken together
+  static constexpr int kNumStages = 8;  // chunks whose data is in flight
 };
 
 }  // namespace rnnc::walk_forward
@@ -419,6 +488,7 @@ namespace rnnc::scan {
 struct Plan {
   static constexpr int kWarps = 8;
   static constexpr int kChunk = 8;  // steps per thread
+  static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
 struct Form {
@@ -431,33 +501,44 @@ __device__ constexpr int kCarriedState[] = {1};  // carried -> state
 namespace rnnc::scan_backward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 8192;  // bytes per block
-#else
-constexpr int kPlannedShared = 10240;  // bytes per block
-#endif
+constexpr int kPlannedShared = 66560;  // bytes per block
 constexpr int kEarly = 1;  // _early_0
+#else
+constexpr int kPlannedShared = 68608;  // bytes per block
+constexpr int kEarly = 3;  // sigmoid_o, _early_0, sigmoid_f
+#endif
 using Early = real[at_least_one(kEarly)];
 
-RNNC_INLINE void step_early(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
 #ifdef RNNC_PLAIN
+RNNC_INLINE void step_early(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
     real c, real h_next, real c_next, real& _early_0_) {
 #else
-    real c, real h_next, real c_next, real decay_, real& _early_0_) {
+RNNC_INLINE void step_early(real i, real f, real z, real o, real h, real c, real h_next,
+    real c_next, real decay_, real& sigmoid_o, real& _early_0_, real& sigmoid_f) {
+  sigmoid_o = sigmoid(o);
 #endif
   const real tanh_c_next = tanh(c_next);
   _early_0_ = real(1) - tanh_c_next*tanh_c_next;
+#ifndef RNNC_PLAIN
+  sigmoid_f = sigmoid(f);
+#endif
 }
 
-RNNC_INLINE void step_late(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
 #ifdef RNNC_PLAIN
+RNNC_INLINE void step_late(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o, real h,
     real c, real h_next, real c_next, real d_h_next, real d_c_next, real _early_0_, real& d_f,
     real& d_i, real& d_o, real& d_z, real& d_h, real& d_c) {
 #else
-    real c, real h_next, real c_next, real decay_, real d_h_next, real d_c_next, real _early_0_,
+RNNC_INLINE void step_late(real i, real f, real z, real o, real h, real c, real h_next, real c_next,
+    real decay_, real d_h_next, real d_c_next, real sigmoid_o, real _early_0_, real sigmoid_f,
     real& d_f, real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
 #endif
   const real tanh_c_next = tanh(c_next);
   const real _early_1_ = real(1) - sigmoid_f;
+#ifndef RNNC_PLAIN
+  const real sigmoid_i = sigmoid(i);
+  const real tanh_z = tanh(z);
+#endif
   const real _early_2_ = real(1) - sigmoid_i;
   const real _early_3_ = real(1) - sigmoid_o;
   const real _early_4_ = real(1) - tanh_z*tanh_z;
@@ -505,10 +586,14 @@ RNNC_INLINE void apply_early(const real (&saved)[Cell::kSaved + Cell::kUnweighte
       before[1],
       after[0],
       after[1],
-#ifndef RNNC_PLAIN
-      saved[Cell::kSaved + 0],
-#endif
+#ifdef RNNC_PLAIN
       early[0]
+#else
+      saved[Cell::kSaved + 0],
+      early[0],
+      early[1],
+      early[2]
+#endif
   );
 }
 // The rest of the step: replaces the gradients of the states after it by those before it.
@@ -545,6 +630,8 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 #ifdef RNNC_PLAIN
       d_f, d_i, d_o, d_z, d_h, d_c);
 #else
+      early[1],
+      early[2],
       d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
 #endif
   d_gates[0] = d_i;
@@ -562,11 +649,12 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 
 namespace rnnc::scan_forward {
 
-constexpr int kPlannedShared = 4096;  // bytes per block
 #ifdef RNNC_PLAIN
+constexpr int kPlannedShared = 36864;  // bytes per block
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
-constexpr int kEarly = 6;  // _early_0, _early_1, _early_2, _early_3, _early_4, a_0_0
+constexpr int kPlannedShared = 69632;  // bytes per block
+constexpr int kEarly = 4;  // _early_0, _early_1, _early_2, a_0_0
 #endif
 using Early = real[at_least_one(kEarly)];
 
@@ -576,15 +664,19 @@ RNNC_INLINE void step_early(real i, real f, real z, real o, real& _early_0_, rea
     real& _early_2_, real& _early_3_, real& _early_4_, _sigmoid& sigmoid) {
 #else
 RNNC_INLINE void step_early(real i, real f, real z, real o, real decay_, real& _early_0_,
-    real& _early_1_, real& _early_2_, real& _early_3_, real& _early_4_, real& a_0_0_,
-    _sigmoid& sigmoid) {
+    real& _early_1_, real& _early_2_, real& a_0_0_, _sigmoid& sigmoid) {
 #endif
   _early_0_ = sigmoid(f);
+#ifdef RNNC_PLAIN
   _early_1_ = sigmoid(i);
+#else
+  _early_1_ = sigmoid(i)*tanh(z);
+#endif
   _early_2_ = sigmoid(o);
+#ifdef RNNC_PLAIN
   _early_3_ = tanh(z);
   _early_4_ = _early_1_*_early_3_;
-#ifndef RNNC_PLAIN
+#else
   a_0_0_ = _early_0_*decay_;
 #endif
 }
@@ -594,20 +686,16 @@ template <typename _sigmoid>
 RNNC_INLINE void step_late(real i, real f, real z, real o, real h, real c, real _early_0_,
     real _early_1_, real _early_2_, real _early_3_, real _early_4_, real& h_next, real& c_next,
     real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z, _sigmoid& sigmoid) {
-#else
-RNNC_INLINE void step_late(real i, real f, real z, real o, real decay_, real h, real c,
-    real _early_0_, real _early_1_, real _early_2_, real _early_3_, real _early_4_,
-    real _of_matrix_a_0_0_, real& h_next, real& c_next, real& sigmoid_f, real& sigmoid_i,
-    real& sigmoid_o, real& tanh_z, _sigmoid& sigmoid) {
-#endif
   sigmoid_f = _early_0_;
   sigmoid_i = _early_1_;
   sigmoid_o = _early_2_;
   tanh_z = _early_3_;
-#ifdef RNNC_PLAIN
   c_next = _early_0_*c + _early_4_;
 #else
-  c_next = _early_0_*c*decay_ + _early_4_;
+RNNC_INLINE void step_late(real i, real f, real z, real o, real decay_, real h, real c,
+    real _early_0_, real _early_1_, real _early_2_, real _of_matrix_a_0_0_, real& h_next,
+    real& c_next, _sigmoid& sigmoid) {
+  c_next = _early_0_*c*decay_ + _early_1_;
 #endif
   h_next = _early_2_*tanh(c_next);
 }
@@ -630,9 +718,8 @@ RNNC_INLINE void apply_early(const real (&gate)[at_least_one(Cell::kGates)],
       early[1],
       early[2],
       early[3],
+#ifdef RNNC_PLAIN
       early[4],
-#ifndef RNNC_PLAIN
-      early[5],
 #endif
       sigmoid);
 }
@@ -642,7 +729,11 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
                             const real (&state)[Cell::kStates], const walk::UnitValues& param,
                             const Early& early, real (&next)[Cell::kStates],
                             real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+#ifdef RNNC_PLAIN
   real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+#else
+  real h_next, c_next;
+#endif
   step_late(
       gate[0],
       gate[1],
@@ -657,17 +748,20 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
       early[1],
       early[2],
       early[3],
+#ifdef RNNC_PLAIN
       early[4],
-#ifndef RNNC_PLAIN
-      early[5],
-#endif
       h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+#else
+      h_next, c_next, sigmoid);
+#endif
   next[0] = h_next;
   next[1] = c_next;
+#ifdef RNNC_PLAIN
   saved[0] = sigmoid_i;
   saved[1] = sigmoid_f;
   saved[2] = tanh_z;
   saved[3] = sigmoid_o;
+#endif
 }
 // Replaces columns of the map of the steps before a step by those of the map with the step.
 RNNC_INLINE void apply_matrix(const Early& early,
@@ -677,7 +771,7 @@ RNNC_INLINE void apply_matrix(const Early& early,
 #ifdef RNNC_PLAIN
     found[0] = early[0]*column[j][0];
 #else
-    found[0] = early[5]*column[j][0];
+    found[0] = early[3]*column[j][0];
 #endif
     assign(column[j], found);
   });

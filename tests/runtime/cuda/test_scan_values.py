@@ -75,6 +75,13 @@ def test_lengths_and_resets(reverse, check):
     check(rnnc.cells.lru, (5, 37, 1, 7), SINGLE, "rows", reverse=reverse)
 
 
+@pytest.mark.parametrize("form", ["init", pytest.param("stored", marks=slow)])
+def test_warps_of_one_head_with_masks(form, check):
+    """Their steps are copied to shared memory; a block has several tiles."""
+    for cell, dtype in ((rnnc.cells.mingru, HALF), (rnnc.cells.lru, SINGLE), (gated, HALF)):
+        check(cell, (3, 29, 2, 32), dtype, form, reverse=random.random() < 0.5)
+
+
 @pytest.mark.parametrize("name", ["sru", *(pytest.param(n, marks=slow) for n in OTHERS)])
 def test_backwards_of_other_cells(name, check, monkeypatch):
     """Their forward is a walk."""

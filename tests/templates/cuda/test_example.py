@@ -18,7 +18,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source, kernel_source
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.render import Source
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.shape import SAVES, Shape
 
 FILE = Path(__file__).parents[3] / "templates/cuda/example/lstm.cuh"
 HEAD_DIMS = {"block": 64, "cluster": 128, "grid": 256, "alternating": 512}
@@ -60,7 +60,8 @@ def sources(name: str) -> Iterator[tuple[Source, Source]]:
     gates = tuple(gate.model_copy(update={"recurrent": False}) for gate in cell.gates)
     walking = cell.model_copy(update={"gates": gates})
     for kind in ("walk", "scan"):
-        plan = walking.cuda(heads=1, head_dim=64, variant=kind).plan
+        save = SAVES[name != "lstm"]
+        plan = walking.cuda(heads=1, head_dim=64, variant=kind, save=save).plan
         yield from (cuda_source(walking, each).units for each in forms(name, plan))
     step = plan_for(cell, Shape(1, 512, batch=128), LIMITS, "step", features=512)
     yield tuple(kernel_source(cell, plan) for plan in (step.forward, step.backward))

@@ -104,6 +104,10 @@ struct BackwardArguments {
   static constexpr MaskArguments masks = {};
   static constexpr SumOverTime* d_reset_to[Cell::kStates] = {};
 #endif
+#ifdef RNNC_GATES_AGAIN
+  int64 wx_time, wx_row;  // as in a forward
+  const Element *wx, *bias;
+#endif
 #ifdef RNNC_WAVEFRONT
   HandoverArguments handover;
 #endif

@@ -55,6 +55,7 @@ struct PackedGates {
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
 
+  PackedGates() = default;
   RNNC_MEMBER explicit PackedGates(const Gates& d_gate) {
     real inputs[at_least_one(Cell::kInputGates)], others[at_least_one(kGatesNoInput)];
     repeat<Cell::kGates>([&](int g) {

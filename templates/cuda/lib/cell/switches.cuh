@@ -25,6 +25,14 @@ constexpr bool kResetsLate = true;
 constexpr bool kResetsLate = false;
 #endif
 
+// Whether a backward computes gates again, since the forward saved states alone. The kernels of other
+// plans than walks and scans get such gates ready (lib/kernels/walk/read_values.cuh).
+#ifdef RNNC_GATES_AGAIN
+constexpr bool kGatesAgain = true;
+#else
+constexpr bool kGatesAgain = false;
+#endif
+
 // Whether the cell runs from the last step in memory to the first; or whether the second half of
 // the heads does, which is the other direction of a layer.
 #ifdef RNNC_REVERSE

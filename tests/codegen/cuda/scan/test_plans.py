@@ -88,9 +88,11 @@ def test_one_binary_serves_all_sizes():
 
 def test_a_kernel_that_spills_may_have_more_registers():
     plan = plan_for(HGRN, Shape(4, 128, 16), H200, "scan").backward
-    more = plan.with_more_registers(H200)
-    assert (more.blocks_per_multiprocessor, more.registers) == (1, 255)
-    assert more.with_more_registers(H200) is None
+    found = []
+    while plan is not None:
+        found.append((plan.blocks_per_multiprocessor, plan.registers))
+        plan = plan.with_more_registers(H200)
+    assert found == [(3, 80), (2, 128), (1, 255)]
 
 
 def compiled():
@@ -108,7 +110,7 @@ def compiled():
 def test_kernels_compile_without_many_spills(name, dtype, masked):
     cupy_nvrtc()
     cell = gated if name == "gated" else rnnc.cells.get(name)
-    request = PlanRequest(cell, Shape(2, 64, 64, dtype=dtype), H200)
+    request = PlanRequest(cell, Shape(2, 64, 64, dtype=dtype), H200, save="states")
     for direction in DIRECTIONS:
         (plan,) = scan_kernels(request, direction)
         plan = replace(plan, masked=masked)

@@ -26,6 +26,12 @@ template <int offset = 0>
 void cp_async_16(u32 to, const char* from) {
   cp_async<16>(shared + to, from + offset);
 }
+inline void cp_async_16_or_zero(char* to, const void* from, int bytes) {
+  if (reinterpret_cast<u64>(from) % 16 || reinterpret_cast<u64>(to) % 16) std::abort();
+  Copy copy{to, {}, 16};
+  memcpy(copy.bytes, from, bytes);
+  groups().back().push_back(copy);
+}
 inline void cp_async_commit() { groups().emplace_back(); }
 template <int pending>
 void cp_async_wait() {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
-#include "lib/kernels/scan/tile.cuh"
+#include "lib/kernels/scan/staged.cuh"
+#include "lib/kernels/walk/read_values.cuh"
 
 namespace rnnc::scan_backward {
 
@@ -17,8 +18,19 @@ struct SharedSums {
   SumOverTime sum[at_least_one(kAllSums)][Plan::kWarps][kLanes];
 };
 constexpr int kSumsAt = round_up(static_cast<int>(sizeof(Shared)), 8);
-static_assert(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0) == kPlannedShared,
+// What a warp's steps read, from the last one on: values, and of each state that has them gradients
+// and the values after each step, then those before the last.
+using ReadRows = Rows<walk::kRead, kSteps>;
+using GradientRows = Rows<1, kSteps>;
+using StateRows = Rows<1, kSteps + 1>;
+constexpr int kGradientsAt = ReadRows::kBytes;
+constexpr int kStatesAt = kGradientsAt + Cell::kStates * GradientRows::kBytes;
+constexpr int kWarpBytes = kStatesAt + states_read(Cell::kStates) * StateRows::kBytes;
+constexpr int kRowsAt = round_up(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0), 16);
+static_assert(kRowsAt + 2 * Plan::kWarps * kWarpBytes == kPlannedShared,
               "the plan counted another size");
+RNNC_CONSTEXPR int gradients_at(int s) { return kGradientsAt + s * GradientRows::kBytes; }
+RNNC_CONSTEXPR int states_at(int s) { return kStatesAt + states_read(s) * StateRows::kBytes; }
 
 #ifdef RNNC_UNWEIGHTED
 constexpr int kOthers = Cell::kUnweighted;
@@ -27,14 +39,41 @@ constexpr int kOthers = 0;
 #endif
 RNNC_INLINE bool is_read(int s) { return kReads[s]; }
 
+// Where the gradients of a step's gates are stored, and then those of the step before it.
+struct Places {
+  Element *d_wx, *d_no_input;
+  int64 back;
+
+  RNNC_MEMBER Places(const BackwardArguments& a, const Tile& tile) {
+    const TimeOrder& time = tile.channel.time;
+    const int64 size = a.batch * tile.channel.plane;
+    const int64 offset =
+        time.at(tile.count - 1 - tile.first) * size + tile.channel.offset();
+    back = time.stride(size);
+    d_wx = a.d_wx + offset * Cell::kInputGates;
+    d_no_input = a.d_gates_no_input + offset * kGatesNoInput;
+  }
+  RNNC_MEMBER void store(const PackedGates& gates, bool own) {
+    if (own) gates.store(d_wx, d_no_input);
+    d_wx -= back * Cell::kInputGates;
+    d_no_input -= back * kGatesNoInput;
+  }
+};
+
 // The steps of a thread, from the last one on.
 struct Chunk {
   walk::UnitValues param;
   Diagonal diagonal;
-  Vec<Element, Cell::kSaved> saved[kSteps];
+  walk::ReadAgain again;
+  char* rows;  // in shared memory: what the steps read
+  int lane;
+  bool given[Cell::kStates];  // gradients at all steps
   real other[kSteps][at_least_one(kOthers)];
-  Vec<Element, 1> gradient[kSteps][Cell::kStates];
-  Vec<Element, 1> state[kSteps + 1][Cell::kStates];  // after each step; the last one is before it
+  // The same in registers. Of states those after each step; the last one is before it.
+  static constexpr bool kInRegisters = !Plan::kWholeWarps;
+  Vec<Element, walk::kRead> read[kInRegisters ? kSteps : 1];
+  Vec<Element, 1> gradient[kInRegisters ? kSteps : 1][Cell::kStates];
+  Vec<Element, 1> state[kInRegisters ? kSteps + 1 : 1][Cell::kStates];
   Early early[kSteps];
   u32 restarts;  // a bit per step
   Resets resets;
@@ -43,12 +82,20 @@ struct Chunk {
   RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
-    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    if constexpr (Plan::kWholeWarps) {
+      rows = area(tile);
+      lane = tile.lane;
+      repeat<Cell::kStates>([&](int s) { given[s] = a.d_states[s]; });
+    } else {
+      tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    }
+    if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
     if (tile.has_last()) load_first(a, tile);
     resets.begin(a, channel, is_read);
     walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
     walk::fix(param);
+    again.begin(a, channel.plane, channel.unit);
   }
   // What the first step in memory begins from stands in the place of the states before it.
   RNNC_MEMBER void load_first(const BackwardArguments& a, const Tile& tile) {
@@ -57,6 +104,11 @@ struct Chunk {
       if (!kReads[s]) return;
       Vec<Element, 1> begin;
       begin.load(walk::first_states(a, tile.channel, s, restarts_first));
+      if constexpr (!kInRegisters) {
+        const int row = tile.count - tile.first;
+        begin.write(rows + states_at(s) + StateRows::at(row, lane));
+        return;
+      }
       repeat<kSteps>([&](int j) {
         // NOTE: word by word, or the compiler keeps all states in memory.
         for (int k = 0; k < begin.kWords; ++k) {
@@ -101,6 +153,8 @@ struct Chunk {
         from -= time.stride(a.d_states_time[s]);
       });
     });
+    const Element* from = walk::ReadAgain::at(a, channel, begin);
+    const int64 read_stride = time.stride(walk::ReadAgain::step_size(a, channel.plane));
     repeat<kSteps + 1>([&](int j) {
       const int t = last - j;
       repeat<Cell::kStates>([&](int s) {
@@ -111,36 +165,81 @@ struct Chunk {
       });
       if (j == kSteps) return;
       const bool own = all || t >= 0;
-      if (!own) saved[j] = {};
-      if (own) saved[j].load(a.saved + offset * Cell::kSaved);
+      if (!own) read[j] = {};
+      if (own) read[j].load(from);
+      from -= read_stride;
       offset += stride;
-      if (!kOthers) return;
-      const int64 place = own ? time.at(t) : 0;
-      repeat<kOthers>([&](int k) { other[j][k] = 0; });
-      if (own) load_unweighted(other[j], 0, a, channel, place);
     });
+  }
+  RNNC_MEMBER void load_others(const BackwardArguments& a, const Tile& tile) {
+    repeat<kSteps>([&](int j) {
+      const int t = tile.count - 1 - tile.first - j;
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      const int64 place = t >= 0 ? tile.channel.time.at(t) : 0;
+      if (t >= 0) load_unweighted(other[j], 0, a, tile.channel, place);
+    });
+  }
+  static RNNC_MEMBER char* area(const Tile& tile) {
+    return shared + kRowsAt + (tile.turn * Plan::kWarps + tile.warp) * kWarpBytes;
+  }
+  // Copies what the steps read.
+  static RNNC_MEMBER void copy(const BackwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const TimeOrder& time = channel.time;
+    const int64 size = a.batch * channel.plane;
+    const int count = tile.count - tile.first, lane = tile.lane;
+    const int64 begin = time.at(count > 0 ? count - 1 : 0);
+    char* const to = area(tile);
+    const int64 read_size = walk::ReadAgain::step_size(a, channel.plane);
+    ReadRows::copy(to, walk::ReadAgain::at(a, channel, begin) - lane * walk::kRead,
+                   -time.stride(read_size), count, lane);
+    repeat<Cell::kStates>([&](int s) {
+      const Element* const d = a.d_states[s] + begin * a.d_states_time[s] +
+                               channel.row * a.d_states_row[s] + channel.unit - lane;
+      if (a.d_states[s]) {
+        GradientRows::copy(to + gradients_at(s), d, -time.stride(a.d_states_time[s]), count, lane);
+      }
+      if (!kReads[s]) return;
+      const Element* const state = a.states[s] + begin * size + channel.offset() - lane;
+      StateRows::copy(to + states_at(s), state, -time.stride(size), count, lane);
+    });
+    cp_async_commit();
+  }
+  RNNC_MEMBER Vec<Element, 1> state_of(int j, int s) const {
+    if constexpr (kInRegisters) return state[j][s];
+    Vec<Element, 1> found;
+    StateRows::read(found, rows + states_at(s), j, lane);
+    return found;
   }
   RNNC_MEMBER void states_of(int j, States& before, States& after) const {
     repeat<Cell::kStates>([&](int s) {
       before[s] = after[s] = 0;
       if (!kReads[s]) return;
-      after[s] = state[j][s][0];
-      before[s] = state[j + 1][s][0];
+      after[s] = state_of(j, s)[0];
+      before[s] = state_of(j + 1, s)[0];
       if (!kMasked) return;
       const real to = kResetsLate ? late[j][s] : resets.constant[s];
       before[s] = restarts_before(j) ? to : before[s];
     });
   }
-  RNNC_MEMBER void values_of(int j, ReadValues& values) const {
-    repeat<Cell::kSaved>([&](int k) { values[k] = saved[j][k]; });
+  RNNC_MEMBER void values_of(int j, const States& before, ReadValues& values) const {
+    real found[at_least_one(walk::kRead)];
+    Vec<Element, walk::kRead> packed;
+    if constexpr (kInRegisters) {
+      packed = read[j];
+    } else {
+      ReadRows::read(packed, rows, j, lane);
+    }
+    repeat<walk::kRead>([&](int k) { found[k] = packed[k]; });
+    again.finish(values, found, diagonal, before);
     repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
   }
   RNNC_MEMBER void prepare() {
     repeat<kSteps>([&](int j) {
       ReadValues values;
       States before, after;
-      values_of(j, values);
       states_of(j, before, after);
+      values_of(j, before, values);
       apply_early(values, before, after, param, early[j]);
     });
   }
@@ -148,13 +247,21 @@ struct Chunk {
   RNNC_MEMBER void step(int j, States& d_state, Gates& d_gate, Params& d_param) const {
     ReadValues values;
     States before, after;
-    values_of(j, values);
     states_of(j, before, after);
+    values_of(j, before, values);
     apply_late(values, before, after, param, early[j], d_state, d_gate, d_param);
     add_diagonal_gradient(d_state, diagonal, d_gate);
   }
   RNNC_MEMBER void add_gradient(int j, States& d_state) const {
-    repeat<Cell::kStates>([&](int s) { d_state[s] += gradient[j][s][0]; });
+    repeat<Cell::kStates>([&](int s) {
+      if constexpr (kInRegisters) {
+        d_state[s] += gradient[j][s][0];
+      } else if (given[s]) {
+        Vec<Element, 1> found;
+        GradientRows::read(found, rows + gradients_at(s), j, lane);
+        d_state[s] += found[0];
+      }
+    });
   }
   // What all steps make of the gradients that are carried; `d_last` is carried into the first one
   // without taking part in the scan.
@@ -184,9 +291,8 @@ struct Chunk {
   RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
                        const States& d_last) const {
     const Channel& channel = tile.channel;
-    const int64 size = a.batch * channel.plane;
-    Vec<Element, Cell::kInputGates> d_wx[kSteps];
-    Vec<Element, kGatesNoInput> d_no_input[kSteps];
+    PackedGates packed[kSteps];
+    Places places(a, tile);
     States d_state, d_initial = {};
     GradientSums sums = {};
     real d_reset[at_least_one(kResetSums)] = {};
@@ -207,24 +313,18 @@ struct Chunk {
       repeat<Cell::kStates>([&](int s) {
         d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s];
       });
-      const PackedGates packed(d_gate);
-      d_wx[j] = packed.d_wx;
-      d_no_input[j] = packed.d_no_input;
+      packed[j] = PackedGates(d_gate);
+      if (Plan::kWholeWarps) places.store(packed[j], own);
       Gates counted;
       repeat<Cell::kGates>([&](int g) { counted[g] = own ? d_gate[g] : real(0); });
       repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
       add_to_sums(sums, counted, d_param, before);
     });
-    tile.in_parts([&](auto all) {
-      int64 offset = channel.time.at(tile.count - 1 - tile.first) * size + channel.offset();
-      repeat<kSteps>([&](int j) {
-        if (all.value || tile.owns(j)) {
-          d_wx[j].store(a.d_wx + offset * Cell::kInputGates);
-          d_no_input[j].store(a.d_gates_no_input + offset * kGatesNoInput);
-        }
-        offset -= channel.time.stride(size);
+    if (!Plan::kWholeWarps) {
+      tile.in_parts([&](auto all) {
+        repeat<kSteps>([&](int j) { places.store(packed[j], all.value || tile.owns(j)); });
       });
-    });
+    }
     if (tile.has_last()) {
       const bool restarts_first = walk::restarts_first(a, channel);
       repeat<kResetSums>([&](int s) {
@@ -273,7 +373,8 @@ RNNC_INLINE void store_zeros(const BackwardArguments& a, const Tile& tile) {
 
 RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
   const BackwardArguments& a = scan.arguments;
-  for_tiles(scan, [&](const Tile& tile, const Records& records) {
+  const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
     store_zeros(a, tile);
     if (!tile.runs()) {
       store_sums(a, tile, false);

@@ -6,15 +6,17 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
-#include "lib/kernels/scan/tile.cuh"
+#include "lib/kernels/scan/staged.cuh"
 #include "lib/ptx/math.cuh"
 
 namespace rnnc::scan_forward {
 
 using namespace scan;
-static_assert(sizeof(Shared) == kPlannedShared, "the plan counted another size");
 
 constexpr int kSteps = Plan::kChunk;
+using InputRows = Rows<Cell::kInputGates, kSteps>;
+static_assert(kStagedAt + 2 * Plan::kWarps * InputRows::kBytes == kPlannedShared,
+              "the plan counted another size");
 #ifdef RNNC_UNWEIGHTED
 constexpr int kOthers = Cell::kUnweighted;
 #else
@@ -30,12 +32,39 @@ struct OwnSigmoid {
   RNNC_MEMBER real operator()(real x) const { return sigmoid(x); }
 };
 
+using Results = Vec<Element, 1>[Cell::kStates];
+
+// Where the results of a step are stored, and then those of the next step.
+struct Places {
+  Element* to[Cell::kStates];
+  bool stores[Cell::kStates];
+  int64 stride;
+
+  RNNC_MEMBER Places(const ForwardArguments& a, const Tile& tile) {
+    const TimeOrder& time = tile.channel.time;
+    const int64 size = a.batch * tile.channel.plane;
+    stride = time.stride(size);
+    repeat<Cell::kStates>([&](int s) {
+      stores[s] = a.states[s];
+      to[s] = a.states[s] + time.at(tile.first) * size + tile.channel.offset();
+    });
+  }
+  RNNC_MEMBER void store(const Results& results, bool own) {
+    repeat<Cell::kStates>([&](int s) {
+      if (stores[s] && own) results[s].store(to[s]);
+      to[s] += stride;
+    });
+  }
+};
+
 // The steps of a thread.
 struct Chunk {
   Gates bias;
   walk::UnitValues param;
   Diagonal diagonal;
-  Vec<Element, Cell::kInputGates> input[kSteps];
+  const char* rows;  // inputs in shared memory
+  int lane;
+  Vec<Element, Cell::kInputGates> input[Plan::kWholeWarps ? 1 : kSteps];  // or in registers
   real other[kSteps][at_least_one(kOthers)];
   Early early[kSteps];
   u32 restarts;  // a bit per step
@@ -45,12 +74,38 @@ struct Chunk {
   RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
-    tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    if constexpr (Plan::kWholeWarps) {
+      rows = area(tile);
+      lane = tile.lane;
+    } else {
+      tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+    }
+    if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
     resets.begin(a, channel, is_needed);
     load_bias(bias, a, channel.plane, channel.unit);
     walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
     walk::fix(param);
+  }
+  static RNNC_MEMBER char* area(const Tile& tile) {
+    return shared + kStagedAt + (tile.turn * Plan::kWarps + tile.warp) * InputRows::kBytes;
+  }
+  static RNNC_MEMBER void copy(const ForwardArguments& a, const Tile& tile) {
+    const Channel& channel = tile.channel;
+    const int left = tile.count - tile.first;
+    const Element* const of_lane = a.wx + channel.time.at(left > 0 ? tile.first : 0) * a.wx_time +
+                                   channel.row * a.wx_row + channel.unit * Cell::kInputGates;
+    InputRows::copy(area(tile), of_lane - tile.lane * Cell::kInputGates,
+                    channel.time.stride(a.wx_time), left, tile.lane);
+    cp_async_commit();
+  }
+  RNNC_MEMBER void load_others(const ForwardArguments& a, const Tile& tile) {
+    repeat<kSteps>([&](int j) {
+      const bool own = tile.owns(j);
+      repeat<kOthers>([&](int k) { other[j][k] = 0; });
+      const int64 place = own ? tile.channel.time.at(tile.first + j) : 0;
+      if (own) load_unweighted(other[j], 0, a, tile.channel, place);
+    });
   }
   // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
   RNNC_MEMBER void load_restarts(const ForwardArguments& a, const Tile& tile) {
@@ -79,17 +134,19 @@ struct Chunk {
       if (!own) input[j] = {};
       if (own) input[j].load(from);
       from += stride;
-      if (!kOthers) return;
-      const int64 place = own ? channel.time.at(tile.first + j) : 0;
-      repeat<kOthers>([&](int k) { other[j][k] = 0; });
-      if (own) load_unweighted(other[j], 0, a, channel, place);
     });
   }
   // The gates of a step, without what its states give.
   RNNC_MEMBER void gates(int j, Gates& gate) const {
+    Vec<Element, Cell::kInputGates> read;
+    if constexpr (Plan::kWholeWarps) {
+      InputRows::read(read, rows, j, lane);
+    } else {
+      read = input[j];
+    }
     repeat<Cell::kGates>([&](int g) {
-      gate[g] = bias[g];
-      if (g < Cell::kInputGates) gate[g] += input[j][g];
+      gate[g] = g < Cell::kInputGates ? read[g] : real(0);
+      if (walk::has_bias(g)) gate[g] += bias[g];
     });
     repeat<kOthers>([&](int k) { gate[Cell::kGates - kOthers + k] = other[j][k]; });
   }
@@ -137,20 +194,27 @@ struct Chunk {
   // Computes all steps from what is carried into them, and stores the results.
   RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
     const Channel& channel = tile.channel;
-    Vec<Element, 1> results[Cell::kStates][kSteps], last[Cell::kStates];
+    Results results[kSteps];
+    Vec<Element, 1> last[Cell::kStates];
     PackedSaved saved[kSteps];
     States now = {};
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
+    Places places(a, tile);
     repeat<kSteps>([&](int j) {
       restart(j, now);
       step(j, now, saved[j]);
       repeat<Cell::kStates>([&](int s) {
-        results[s][j] = pack_state(now[s]);
-        if (tile.is_last(j)) last[s] = results[s][j];
+        results[j][s] = packed_one<Element>(now[s]);
+        if (tile.is_last(j)) last[s] = results[j][s];
       });
+      if (Plan::kWholeWarps) places.store(results[j], tile.owns(j));
     });
+    if (!Plan::kWholeWarps) {
+      tile.in_parts([&](auto all) {
+        repeat<kSteps>([&](int j) { places.store(results[j], all.value || tile.owns(j)); });
+      });
+    }
     repeat<Cell::kStates>([&](int s) {
-      if (a.states[s]) store(a.states[s] + channel.offset(), a, tile, results[s]);
       if (tile.has_last()) last[s].store(a.last[s] + channel.offset());
     });
     if (!kSavesEarly) store_saved(a, tile, saved);
@@ -190,7 +254,8 @@ RNNC_INLINE void store_zeros(const ForwardArguments& a, const Tile& tile) {
 
 RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
   const ForwardArguments& a = scan.arguments;
-  for_tiles(scan, [&](const Tile& tile, const Records& records) {
+  const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
     store_zeros(a, tile);
     if (!tile.runs()) return;
     Chunk chunk;

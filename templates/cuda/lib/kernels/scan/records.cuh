@@ -47,7 +47,7 @@ RNNC_INLINE int exponent_of_word(Word word) { return static_cast<int>(static_cas
 constexpr int kValueWords = kCarried;  // what is carried out of the tile
 constexpr int kMapWords = kCarried * (kCarried + 2);
 constexpr int kWords = kValueWords + kMapWords;
-constexpr int kMapsAtOnce = at_least_one(12 / kMapWords);  // words of which are in registers
+constexpr int kMapsAtOnce = at_least_one(16 / kMapWords);  // words of which are in registers
 constexpr int kLanes = 32;
 
 struct Records {
@@ -100,23 +100,36 @@ struct Records {
 
   // Gives what is carried into a tile that is not the first. All lanes of a warp call this.
   RNNC_MEMBER void carried_into(int tile, int lane, Carried& values) const {
-    int from = last_with_values(tile, lane);
+    // Several maps are on their way together: each takes a round trip to L2. The first ones, of the
+    // tiles just before, are so before it is known which of them are needed.
+    Word maps[kMapsAtOnce][kMapWords];
+    int first = tile - kMapsAtOnce;
+    load_maps(maps, first, 0, tile);
+    int from = last_with_values(tile, lane) + 1;
     Word words[kValueWords];
-    read(words, of(from));
+    read(words, of(from - 1));
     repeat<kCarried>([&](int i) { values[i] = real_of(words[i]); });
-    // Several maps are on their way together: each takes a round trip to L2.
 #pragma unroll 1
-    for (++from; from < tile; from += kMapsAtOnce) {
-      Word maps[kMapsAtOnce][kMapWords];
+    while (from < tile) {
+      if (from < first) {
+        first = from;
+        load_maps(maps, first, from, tile);
+      }
       repeat<kMapsAtOnce>([&](int i) {
-        if (from + i < tile) load(maps[i], map_of(from + i));
-      });
-      repeat<kMapsAtOnce>([&](int i) {
-        if (from + i >= tile) return;
-        if (!are_there(maps[i])) read(maps[i], map_of(from + i));
+        if (first + i < from || first + i >= tile) return;
+        if (!are_there(maps[i])) read(maps[i], map_of(first + i));
         map_from(maps[i]).apply(values);
       });
+      from = first + kMapsAtOnce;
+      first = tile;
     }
+  }
+  // Loads maps of tiles from `first` on that are in [begin, end), whatever is there.
+  RNNC_MEMBER void load_maps(Word (&maps)[kMapsAtOnce][kMapWords], int first, int begin,
+                             int end) const {
+    repeat<kMapsAtOnce>([&](int i) {
+      if (first + i >= begin && first + i < end) load(maps[i], map_of(first + i));
+    });
   }
   RNNC_MEMBER Word* map_of(int tile) const { return of(tile) + kValueWords * kLanes; }
   static RNNC_MEMBER Map map_from(const Word (&words)[kMapWords]) {

@@ -7,6 +7,7 @@
 
 #include "lib/kernels/scan/records.cuh"
 #include "lib/kernels/walk/channel.cuh"
+#include "lib/ptx/cp_async.cuh"
 
 namespace rnnc::scan {
 
@@ -20,11 +21,29 @@ struct Shared {
   int exponent[Plan::kWarps][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
+// All lanes of the warp have come here, and what they have copied is there.
+RNNC_INLINE void wait_for_copies() {
+  cp_async_wait<0>();
+  __syncwarp();
+}
 // All warps have come here, each in its own way.
 RNNC_INLINE void meet() {
   asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
 }
+constexpr int kStagedAt = round_up(static_cast<int>(sizeof(Shared)), 16);  // in a forward
 RNNC_INLINE Shared& in_shared() { return *reinterpret_cast<Shared*>(shared); }
+
+// A state as it is stored. NOTE: a conversion of two numbers takes a fraction of the time of one's.
+template <typename T>
+RNNC_INLINE Vec<T, 1> packed_one(real x) {
+  Vec<T, 1> vec;
+  if constexpr (sizeof(T) == 2) {
+    vec.words[0] = static_cast<u16>(pack(T{}, x, real(0)));
+  } else {
+    vec.set({x});
+  }
+  return vec;
+}
 
 struct Tile {
   Channel channel;
@@ -34,14 +53,16 @@ struct Tile {
   int first;            // of the warp's steps, counted as they run
   int count;            // steps that the channel runs
   int longest;          // of all lanes
+  int turn;             // which half of the memory for copies has its steps
   bool whole;           // whether all lanes run all of the warp's steps
   bool exists;          // the channel
 
   template <typename Arguments>
-  RNNC_MEMBER Tile(const Arguments& a, int64 index, int64 all, int in_time)
+  RNNC_MEMBER Tile(const Arguments& a, int64 index, int64 all, int in_time, int half)
       : channel(a, first_channel(a, index % all)) {
     group = index % all;
     groups = all;
+    turn = half;
     number = static_cast<int>(index / all);
     tiles = in_time;
     lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -133,16 +154,26 @@ struct Tile {
   }
 };
 
-// body(tile, records) for each tile of the block.
-template <typename Arguments, typename Body>
-RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Body& body) {
+// body(tile, records) for each tile of the block, whose steps copy(tile) has copied by then: while
+// a tile is computed, the next one is on its way.
+template <typename Arguments, typename Copy, typename Body>
+RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& copy,
+                           const Body& body) {
   const Arguments& a = scan.arguments;
   const int64 groups = (a.batch * a.heads * a.dim + kLanes - 1) / kLanes;
   const int64 in_time = (a.steps + kTileSteps - 1) / kTileSteps;
   const int tiles = in_time < 1 ? 1 : static_cast<int>(in_time);
+  const auto copy_if_any = [&](int64 index, int turn) {
+    if (Plan::kWholeWarps && index < groups * tiles) copy(Tile(a, index, groups, tiles, turn));
+  };
+  int turn = 0;
+  copy_if_any(blockIdx.x, turn);
 #pragma unroll 1
   for (int64 index = blockIdx.x; index < groups * tiles; index += gridDim.x) {
-    const Tile tile(a, index, groups, tiles);
+    if (Plan::kWholeWarps) wait_for_copies();
+    copy_if_any(index + gridDim.x, 1 - turn);
+    const Tile tile(a, index, groups, tiles, turn);
+    turn = 1 - turn;
     // The first tile of a block waits for blocks that may not have started.
     const int waits = index == blockIdx.x ? tile.number : kNoStep;
     const Wait wait = {a.watchdog, tile.number, waits};

@@ -4,18 +4,19 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
+#include "lib/kernels/walk/read_values.cuh"
 #include "lib/kernels/walk/steps.cuh"
 
 namespace rnnc::walk_backward {
 
 constexpr int kUnits = Plan::kUnits;
 using Channel = walk::Channel<kUnits>;
-using SavedValues = walk::Elements<Plan::kWholeWarps, Cell::kSaved * kUnits, Plan::kChunk>;
+using SavedValues = walk::Elements<Plan::kWholeWarps, walk::kRead * kUnits, Plan::kChunk>;
 using StateValues = walk::Elements<Plan::kWholeWarps, kUnits, Plan::kChunk>;
 using Others = walk::StepInputs<kUnits, Plan::kChunk>;
 using Restarts = walk::StepRestarts<Plan::kChunk>;
 using Resets = walk::StepResets<kUnits, Plan::kChunk, Plan::kWholeWarps>;
-// Where a step's parts lie in its slot, in bytes per thread: saved values, the gradients of all
+// Where a step's parts lie in its slot, in bytes per thread: read values, the gradients of all
 // states after the step, the states before it that are read, then as in the forward.
 constexpr int kGradientsAt = SavedValues::kBytes;
 constexpr int kBeforeAt = kGradientsAt + Cell::kStates * StateValues::kBytes;
@@ -49,7 +50,8 @@ struct Steps {
     const int last = channel.count - 1;
     const int64 size = a.batch * channel.plane, place = time.at(last);
     const int64 offset = place * size + channel.offset(), back = -time.stride(size);
-    saved.begin(a.saved + offset * Cell::kSaved, back * Cell::kSaved);
+    const int64 read_size = walk::ReadAgain::step_size(a, channel.plane);
+    saved.begin(walk::ReadAgain::at(a, channel, place), -time.stride(read_size));
     repeat<Cell::kStates>([&](int s) {
       has_gradient[s] = a.d_states[s];
       const Element* const d =
@@ -88,16 +90,17 @@ struct Steps {
 
 // What a step reads.
 struct StepValues {
-  ReadValues saved[kUnits];
+  ReadValues others[kUnits];  // the inputs of the cell are behind places for saved values
+  real read_values[kUnits][at_least_one(walk::kRead)];
   States before[kUnits], gradient[kUnits], reset[kUnits];  // a gradient at this step alone
   bool restarts;
 
   RNNC_MEMBER void read(const char* slot, Steps& steps) {
-    real found[at_least_one(Cell::kSaved * kUnits)];
+    real found[at_least_one(walk::kRead * kUnits)];
     steps.saved.read(found, slot);
     repeat<kUnits>([&](int i) {
-      repeat<Cell::kSaved>([&](int k) { saved[i][k] = found[i * Cell::kSaved + k]; });
-      steps.others.read(saved[i], part(slot, kOthersAt), i, Cell::kSaved);
+      repeat<walk::kRead>([&](int k) { read_values[i][k] = found[i * walk::kRead + k]; });
+      steps.others.read(others[i], part(slot, kOthersAt), i, Cell::kSaved);
     });
     repeat<Cell::kStates>([&](int s) {
       real values[kUnits];
@@ -131,6 +134,7 @@ struct Sums {
 struct Walk {
   walk::UnitValues param[kUnits];
   Diagonal diagonal[kUnits];
+  walk::ReadAgain again[kUnits];
   States after[kUnits], d_state[kUnits];  // the states after the next step, and their gradients
   Sums sums[kUnits];
   SumOverTime d_reset[kUnits][Cell::kStates];  // gradients of reset values, so far
@@ -148,6 +152,7 @@ struct Walk {
     repeat<kUnits>([&](int i) {
       walk::load_weights(param[i], diagonal[i], a, channel.plane, channel.unit + i);
       walk::fix(param[i]);
+      again[i].begin(a, channel.plane, channel.unit + i);
       repeat<Cell::kStates>([&](int s) {
         const bool reads = kReads[s] && channel.count > 0;
         after[i][s] = reads ? to_real(a.states[s][offset + i]) : real(0);
@@ -177,7 +182,10 @@ struct Walk {
       before[s] = replaced ? given.reset[i][s] : given.before[i][s];
       d_state[i][s] += given.gradient[i][s];
     });
-    apply_pointwise_backward(given.saved[i], before, after[i], param[i], d_state[i], d_gate,
+    ReadValues values;
+    assign(values, given.others[i]);
+    again[i].finish(values, given.read_values[i], diagonal[i], before);
+    apply_pointwise_backward(values, before, after[i], param[i], d_state[i], d_gate,
                              d_param);
     add_diagonal_gradient(d_state[i], diagonal[i], d_gate);
     add_to_sums(sums[i].part, d_gate, d_param, before);

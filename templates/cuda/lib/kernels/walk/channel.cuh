@@ -45,6 +45,12 @@ struct Channel {
   RNNC_MEMBER int64 offset() const { return row * plane + unit; }
 };
 
+// Whether a gate has a bias: to add none takes no instruction.
+RNNC_CONSTEXPR bool has_bias(int gate) {
+  bool found = false;
+  for (int i = 0; i < Cell::kBiasGates; ++i) found = found || kBias[i] == gate;
+  return found;
+}
 // Loads the params and diagonal weights of a unit; `param` has room for more values behind them.
 template <int n, typename Arguments>
 RNNC_INLINE void load_weights(real (&param)[n], Diagonal& diagonal, const Arguments& a,

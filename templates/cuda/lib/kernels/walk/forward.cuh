@@ -138,8 +138,8 @@ struct Walk {
     if (kMasked) steps.resets.read(reset, Steps::part(slot, kResetsAt), Steps::is_needed);
     repeat<kUnits>([&](int i) {
       repeat<Cell::kGates>([&](int g) {
-        gate[i][g] = bias[i][g];
-        if (g < Cell::kInputGates) gate[i][g] += input[i * Cell::kInputGates + g];
+        gate[i][g] = g < Cell::kInputGates ? input[i * Cell::kInputGates + g] : real(0);
+        if (walk::has_bias(g)) gate[i][g] += bias[i][g];
       });
       steps.others.read(gate[i], Steps::part(slot, kOthersAt), i,
                         Cell::kGates - Others::kCount);
