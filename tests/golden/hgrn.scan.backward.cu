@@ -121,7 +121,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_backward {
 
-constexpr int kPlannedShared = 70656;  // bytes per block
+constexpr int kPlannedShared = 71040;  // bytes per block
 constexpr int kEarly = 1;  // kept
 using Early = real[at_least_one(kEarly)];
 

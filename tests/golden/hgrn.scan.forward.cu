@@ -3,7 +3,7 @@
 //   f = x_f
 //   h' = (gamma + (1 - gamma)*sigmoid(f))*h + (1 - (gamma + (1 - gamma)*sigmoid(f)))*silu(c)
 //
-// Blocks compute tiles of 192 steps of 32 channels, and carry the states
+// Blocks compute tiles of 128 steps of 32 channels, and carry the states
 // h from tile to tile. The forward saves c, sigmoid_f
 // for the backward, which also reads the states h.
 
@@ -101,7 +101,7 @@ namespace rnnc::scan {
 
 struct Plan {
   static constexpr int kWarps = 8;
-  static constexpr int kChunk = 24;  // steps per thread
+  static constexpr int kChunk = 16;  // steps per thread
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
@@ -114,7 +114,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_forward {
 
-constexpr int kPlannedShared = 53248;  // bytes per block
+constexpr int kPlannedShared = 37248;  // bytes per block
 constexpr int kEarly = 3;  // _early_0, kept, _early_1
 using Early = real[at_least_one(kEarly)];
 

@@ -98,6 +98,7 @@ class ScanPlan(UnitPlan):
         """Bytes of shared memory per block, as the headers lay it out."""
         each, real = self.carried, real_bytes(self.dtype)
         used = self.threads * (each * (each + 2) * real + each * _COUNTER_BYTES)
+        used += WARP * (each * (each + 1) * real + each * _COUNTER_BYTES)  # the map of the tile
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8

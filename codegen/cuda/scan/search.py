@@ -26,8 +26,8 @@ _WARPS = 8  # per block
 _BLOCKS: dict[Direction, int] = {"forward": 2, "backward": 3}
 # Steps per thread.
 _CHUNKS: dict[Direction, tuple[int, ...]] = {"forward": (24, 16, 8, 4), "backward": (16, 8, 4)}
-# Registers that the steps of a thread keep, at most. More are spilled.
-_MOST_KEPT: dict[Direction, int] = {"forward": 128, "backward": 104}
+# Registers that the steps of a thread keep, at most, if they are loaded there. More are spilled.
+_MOST_KEPT: dict[Direction, int] = {"forward": 112, "backward": 104}
 
 _MOST_KEPT_STAGED = 32  # in a backward whose steps are in shared memory
 

@@ -501,10 +501,10 @@ __device__ constexpr int kCarriedState[] = {1};  // carried -> state
 namespace rnnc::scan_backward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 66560;  // bytes per block
+constexpr int kPlannedShared = 66944;  // bytes per block
 constexpr int kEarly = 1;  // _early_0
 #else
-constexpr int kPlannedShared = 68608;  // bytes per block
+constexpr int kPlannedShared = 68992;  // bytes per block
 constexpr int kEarly = 3;  // sigmoid_o, _early_0, sigmoid_f
 #endif
 using Early = real[at_least_one(kEarly)];
@@ -650,10 +650,10 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 namespace rnnc::scan_forward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 36864;  // bytes per block
+constexpr int kPlannedShared = 37248;  // bytes per block
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
-constexpr int kPlannedShared = 69632;  // bytes per block
+constexpr int kPlannedShared = 70016;  // bytes per block
 constexpr int kEarly = 4;  // _early_0, _early_1, _early_2, a_0_0
 #endif
 using Early = real[at_least_one(kEarly)];

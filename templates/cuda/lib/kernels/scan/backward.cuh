@@ -374,11 +374,11 @@ RNNC_INLINE void store_zeros(const BackwardArguments& a, const Tile& tile) {
 RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
   const BackwardArguments& a = scan.arguments;
   const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
-  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records, const auto& next) {
     store_zeros(a, tile);
     if (!tile.runs()) {
       store_sums(a, tile, false);
-      return;
+      return next();
     }
     Chunk chunk;
     chunk.load(a, tile);
@@ -405,6 +405,7 @@ RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
     chunk.summarize(map, d_last);
     Carried carried;
     tile.carry(carried, records, map, begins);
+    next();
     chunk.run(a, tile, carried, d_last);
     if (kAllSums) meet();
     store_sums(a, tile, true);

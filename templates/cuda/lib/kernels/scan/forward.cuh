@@ -255,9 +255,9 @@ RNNC_INLINE void store_zeros(const ForwardArguments& a, const Tile& tile) {
 RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
   const ForwardArguments& a = scan.arguments;
   const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
-  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records, const auto& next) {
     store_zeros(a, tile);
-    if (!tile.runs()) return;
+    if (!tile.runs()) return next();
     Chunk chunk;
     chunk.load(a, tile);
     Carried begins = {};
@@ -277,6 +277,7 @@ RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
     Carried carried;
     chunk.summarize(map, a, tile);
     tile.carry(carried, records, map, begins);
+    next();
     chunk.run(a, tile, carried);
   });
 }

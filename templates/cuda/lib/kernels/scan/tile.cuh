@@ -14,11 +14,12 @@ namespace rnnc::scan {
 using Channel = walk::Channel<1>;
 constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
 
-// In shared memory: the maps of warps, and what is carried into the steps of each.
+// In shared memory: the maps of warps, that of the tile, and what is carried into the steps of each.
+constexpr int kTileMap = Plan::kWarps;
 struct Shared {
-  real offset[Plan::kWarps][kCarried][kLanes];
-  real column[Plan::kWarps][kCarried * kCarried][kLanes];
-  int exponent[Plan::kWarps][kCarried][kLanes];
+  real offset[Plan::kWarps + 1][kCarried][kLanes];
+  real column[Plan::kWarps + 1][kCarried * kCarried][kLanes];
+  int exponent[Plan::kWarps + 1][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
 // All lanes of the warp have come here, and what they have copied is there.
@@ -29,6 +30,12 @@ RNNC_INLINE void wait_for_copies() {
 // All warps have come here, each in its own way.
 RNNC_INLINE void meet() {
   asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
+}
+// The first and the last warp have come here.
+constexpr int kBothWarps = 2 * kLanes;
+static_assert(Plan::kWarps > 1, "two warps share the work between chunks");
+RNNC_INLINE void meet_ends() {
+  asm volatile("bar.sync %0, %1;" ::"r"(2), "n"(kBothWarps) : "memory");
 }
 constexpr int kStagedAt = round_up(static_cast<int>(sizeof(Shared)), 16);  // in a forward
 RNNC_INLINE Shared& in_shared() { return *reinterpret_cast<Shared*>(shared); }
@@ -99,8 +106,8 @@ struct Tile {
   RNNC_MEMBER bool is_last(int j) const { return j == count - 1 - first; }
   RNNC_MEMBER bool has_last() const { return first < count && count <= first + Plan::kChunk; }
 
-  // Tells the other warps of this one's map. The barrier comes after it.
-  RNNC_MEMBER void share(const Map& map) const {
+  // Tells other warps of a map. The barrier comes after it.
+  RNNC_MEMBER void share(const Map& map, int warp) const {
     Shared& to = in_shared();
     repeat<kCarried>([&](int j) {
       to.offset[warp][j][lane] = map.offset[j];
@@ -121,26 +128,28 @@ struct Tile {
     return map;
   }
   // Gives what is carried into the warp's steps, whose map is `own`; `begins` is what is carried into
-  // the first tile. One warp computes it for all of them.
+  // the first tile. The last warp computes it for all of them, while the first one joins their maps.
   RNNC_MEMBER void carry(Carried& values, const Records& records, const Map& own,
                          const Carried& begins) const {
-    share(own);
+    share(own, warp);
     meet();
-    if (warp == Plan::kWarps - 1) {
-      const bool publishes = number + 1 < tiles;
-      assign(values, begins);
-      Map all;
-      if (publishes) {
-        all = shared_map(0);
+    const bool publishes = number + 1 < tiles;
+    if (warp == 0 && publishes) {
+      Map all = shared_map(0);
 #pragma unroll 1
-        for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
-        if (number > 0) records.publish_map(number, all);
-      }
+      for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
+      if (number > 0) records.publish_map(number, all);
+      share(all, kTileMap);
+      meet_ends();
+    }
+    if (warp == Plan::kWarps - 1) {
+      assign(values, begins);
       if (number > 0) records.carried_into(number, lane, values);
-      Carried out;
-      assign(out, values);
       if (publishes) {
-        all.apply(out);
+        meet_ends();
+        Carried out;
+        assign(out, values);
+        shared_map(kTileMap).apply(out);
         records.publish_values(number, out);
       }
 #pragma unroll 1
@@ -154,8 +163,9 @@ struct Tile {
   }
 };
 
-// body(tile, records) for each tile of the block, whose steps copy(tile) has copied by then: while
-// a tile is computed, the next one is on its way.
+// body(tile, records, next) for each tile of the block, whose steps copy(tile) has copied by then. It
+// calls next() once, which copies those of the next one. NOTE: after it has what is carried into the
+// tile, or the words that it waits for would come behind these copies.
 template <typename Arguments, typename Copy, typename Body>
 RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& copy,
                            const Body& body) {
@@ -171,13 +181,13 @@ RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& cop
 #pragma unroll 1
   for (int64 index = blockIdx.x; index < groups * tiles; index += gridDim.x) {
     if (Plan::kWholeWarps) wait_for_copies();
-    copy_if_any(index + gridDim.x, 1 - turn);
     const Tile tile(a, index, groups, tiles, turn);
     turn = 1 - turn;
     // The first tile of a block waits for blocks that may not have started.
     const int waits = index == blockIdx.x ? tile.number : kNoStep;
     const Wait wait = {a.watchdog, tile.number, waits};
-    body(tile, Records(scan.records, tile.group, groups, tile.lane, wait));
+    body(tile, Records(scan.records, tile.group, groups, tile.lane, wait),
+         [&] { copy_if_any(index + gridDim.x, 1 - tile.turn); });
   }
 }
 
