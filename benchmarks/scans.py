@@ -2,6 +2,7 @@
 
     python benchmarks/scans.py stages [--json table.json]
     python benchmarks/scans.py walks [--json table.json]
+    python benchmarks/scans.py scans [--json table.json]
 
 A table has GPU times of a forward that a backward follows, and of both, in ms: medians of runs in
 turns on the same tensors. "reference" is the loop over operations of torch.
@@ -70,6 +71,10 @@ TABLES = {
         Case("hgrn", 1, 131072, 1, 256, WALKS),
     ],
 }
+# Of the same calls as a table of walks, those of affine cells.
+TABLES["scans"] = [
+    case._replace(ways=("walk", "scan")) for case in TABLES["walks"] if case.cell != "indrnn"
+]
 
 
 def tensors_of(case: Case, dtype: torch.dtype) -> dict[str, Any]:

@@ -43,7 +43,11 @@ struct Cell {
   static constexpr int kBiasGates = 4;
   static constexpr int kDiagonalPairs = 0;
   static constexpr int kParams = 0;
+#ifdef RNNC_PLAIN
   static constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+#else
+  static constexpr int kSaved = 4;  // i, f, z, o
+#endif
   static constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
   // Dense pairs (gate, source), grouped by source.
   static constexpr int kDensePairs = 4;
@@ -78,16 +82,15 @@ namespace rnnc {
 
 #ifdef RNNC_PLAIN
 // 20 operations per unit
-#else
-// 22 operations per unit
-#endif
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
-#ifdef RNNC_PLAIN
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
     real& d_o, real& d_z, real& d_h, real& d_c) {
 #else
-    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real decay_, real& d_f,
-    real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
+// 26 operations per unit
+RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
+    real c_next, real d_h_next, real d_c_next, real decay_, real& d_f, real& d_i, real& d_o,
+    real& d_z, real& d_h, real& d_c, real& d_decay_) {
+  const real sigmoid_o = sigmoid(o);
 #endif
   const real t0 = d_h_next*sigmoid_o;
   const real tanh_c_next = tanh(c_next);
@@ -95,6 +98,7 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
 #ifdef RNNC_PLAIN
   d_c = d_c_next_sum*sigmoid_f;
 #else
+  const real sigmoid_f = sigmoid(f);
   const real t1 = d_c_next_sum*sigmoid_f;
   d_c = t1*decay_;
 #endif
@@ -103,7 +107,9 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
   const real t1 = d_c_next_sum*sigmoid_i;
   d_i = t1*tanh_z*(real(1) - sigmoid_i);
 #else
+  const real sigmoid_i = sigmoid(i);
   const real t2 = d_c_next_sum*sigmoid_i;
+  const real tanh_z = tanh(z);
   d_i = t2*tanh_z*(real(1) - sigmoid_i);
 #endif
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
@@ -192,21 +198,19 @@ template <typename _sigmoid>
 #ifdef RNNC_PLAIN
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
     real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
-#else
-RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
-    real& h_next, real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
-#endif
     _sigmoid& sigmoid) {
   sigmoid_f = sigmoid(f);
   sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
-#ifdef RNNC_PLAIN
   c_next = sigmoid_f*c + sigmoid_i*tanh_z;
-#else
-  c_next = sigmoid_f*c*decay_ + sigmoid_i*tanh_z;
-#endif
   h_next = sigmoid_o*tanh(c_next);
+#else
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
+    real& h_next, real& c_next, _sigmoid& sigmoid) {
+  c_next = sigmoid(f)*c*decay_ + sigmoid(i)*tanh(z);
+  h_next = sigmoid(o)*tanh(c_next);
+#endif
 }
 
 // The forward pointwise map of one item, with a given sigmoid.
@@ -216,7 +220,11 @@ RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::k
                                          const real (&param)[at_least_one(Cell::kParams)],
                                          real (&next)[Cell::kStates],
                                          real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+#ifdef RNNC_PLAIN
   real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+#else
+  real h_next, c_next;
+#endif
   pointwise_forward(
       gate[0],
       gate[1],
@@ -227,13 +235,24 @@ RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::k
 #endif
       state[0],
       state[1],
+#ifdef RNNC_PLAIN
       h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+#else
+      h_next, c_next, sigmoid);
+#endif
   next[0] = h_next;
   next[1] = c_next;
+#ifdef RNNC_PLAIN
   saved[0] = sigmoid_i;
   saved[1] = sigmoid_f;
   saved[2] = tanh_z;
   saved[3] = sigmoid_o;
+#else
+  saved[0] = gate[0];
+  saved[1] = gate[1];
+  saved[2] = gate[2];
+  saved[3] = gate[3];
+#endif
 }
 
 }  // namespace rnnc
@@ -376,32 +395,6 @@ __device__ constexpr int kSavedGate[] = {0, 1, 2, 3};  // value that the backwar
 
 }  // namespace rnnc
 
-namespace rnnc {
-
-// 26 operations per unit
-RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
-    real c_next, real d_h_next, real d_c_next, real decay_, real& d_f, real& d_i, real& d_o,
-    real& d_z, real& d_h, real& d_c, real& d_decay_) {
-  const real sigmoid_o = sigmoid(o);
-  const real t0 = d_h_next*sigmoid_o;
-  const real tanh_c_next = tanh(c_next);
-  const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
-  const real sigmoid_f = sigmoid(f);
-  const real t1 = d_c_next_sum*sigmoid_f;
-  d_c = t1*decay_;
-  d_f = d_c*c*(real(1) - sigmoid_f);
-  const real sigmoid_i = sigmoid(i);
-  const real t2 = d_c_next_sum*sigmoid_i;
-  const real tanh_z = tanh(z);
-  d_i = t2*tanh_z*(real(1) - sigmoid_i);
-  d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
-  d_z = t2*(real(1) - tanh_z*tanh_z);
-  d_decay_ = t1*c;
-  d_h = real(0);
-}
-
-}  // namespace rnnc
-
 #endif
 namespace rnnc::walk {
 
@@ -431,41 +424,6 @@ struct Plan {
 };
 
 }  // namespace rnnc::walk_backward
-#ifndef RNNC_PLAIN
-
-namespace rnnc {
-
-// 10 operations per unit
-template <typename _sigmoid>
-RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real decay_, real h, real c,
-    real& h_next, real& c_next, _sigmoid& sigmoid) {
-  c_next = sigmoid(f)*c*decay_ + sigmoid(i)*tanh(z);
-  h_next = sigmoid(o)*tanh(c_next);
-}
-
-// The forward pointwise map of one item, with a given sigmoid.
-template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
-                                         const real (&state)[Cell::kStates],
-                                         const real (&param)[at_least_one(Cell::kParams)],
-                                         real (&next)[Cell::kStates],
-                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
-  real h_next, c_next;
-  pointwise_forward(
-      gate[0],
-      gate[1],
-      gate[2],
-      gate[3],
-      gate[4],
-      state[0],
-      state[1],
-      h_next, c_next, sigmoid);
-  next[0] = h_next;
-  next[1] = c_next;
-}
-
-}  // namespace rnnc
-#endif
 
 namespace rnnc::walk_forward {
 
@@ -649,11 +607,10 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 
 namespace rnnc::scan_forward {
 
-#ifdef RNNC_PLAIN
 constexpr int kPlannedShared = 37248;  // bytes per block
+#ifdef RNNC_PLAIN
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
-constexpr int kPlannedShared = 70016;  // bytes per block
 constexpr int kEarly = 4;  // _early_0, _early_1, _early_2, a_0_0
 #endif
 using Early = real[at_least_one(kEarly)];
@@ -761,6 +718,11 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
   saved[1] = sigmoid_f;
   saved[2] = tanh_z;
   saved[3] = sigmoid_o;
+#else
+  saved[0] = gate[0];
+  saved[1] = gate[1];
+  saved[2] = gate[2];
+  saved[3] = gate[3];
 #endif
 }
 // Replaces columns of the map of the steps before a step by those of the map with the step.

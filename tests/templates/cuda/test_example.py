@@ -15,9 +15,10 @@ import rnnc
 from rnnc import Gate, Input, State, sigmoid, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.cuda.source import cuda_source, kernel_source
+from rnnc.codegen.cuda.source import cuda_source
+from rnnc.codegen.derive import derive
 from rnnc.codegen.plan import Plan
-from rnnc.codegen.render import Source
+from rnnc.codegen.render import Source, render
 from rnnc.codegen.shape import SAVES, Shape
 
 FILE = Path(__file__).parents[3] / "templates/cuda/example/lstm.cuh"
@@ -52,19 +53,24 @@ CELLS = {"lstm": rnnc.cells.lstm, "decaying_lstm": decaying_lstm}
 
 def sources(name: str) -> Iterator[tuple[Source, Source]]:
     """Of each kind of plan, and of a single step, the sources of both directions."""
-    cell = CELLS[name]
+    cell, save = CELLS[name], SAVES[name != "lstm"]
     for kind, head_dim in HEAD_DIMS.items():
-        plan = cell.cuda(heads=1, head_dim=head_dim, variant=kind).plan
+        plan = cell.cuda(heads=1, head_dim=head_dim, variant=kind, save=save).plan
         yield from (cuda_source(cell, each).units for each in forms(name, plan))
     # The same equations and sizes, but for the matrices: walk and scan plans have none.
     gates = tuple(gate.model_copy(update={"recurrent": False}) for gate in cell.gates)
     walking = cell.model_copy(update={"gates": gates})
     for kind in ("walk", "scan"):
-        save = SAVES[name != "lstm"]
         plan = walking.cuda(heads=1, head_dim=64, variant=kind, save=save).plan
-        yield from (cuda_source(walking, each).units for each in forms(name, plan))
+        # A forward that saves nothing would define the functions of other kinds otherwise.
+        derived = derive(walking, activations=save == "gates")
+        if kind == "scan":  # both directions have one struct of sizes
+            plan = Plan(replace(plan.forward, chunk=plan.backward.chunk), plan.backward)
+        for each in forms(name, plan):
+            yield tuple(render(derived, kernel) for kernel in (each.forward, each.backward))
+    derived = derive(cell, activations=save == "gates")
     step = plan_for(cell, Shape(1, 512, batch=128), LIMITS, "step", features=512)
-    yield tuple(kernel_source(cell, plan) for plan in (step.forward, step.backward))
+    yield tuple(render(derived, kernel) for kernel in (step.forward, step.backward))
 
 
 def forms(name: str, plan: Plan) -> Iterator[Plan]:
