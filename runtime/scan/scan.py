@@ -73,7 +73,7 @@ def scan(
             affine, in tiles of time; `"alternating"` takes one or two launches per step; `"auto"`
             is the cheapest that fits.
         save: what the forward saves for the backward: the values of `"gates"`, or `"states"` alone.
-            Then the backward computes the gates again, from wx.
+            Then the backward computes the gates again, from wx, as walks and scans do anyway.
         precision: of the products of float32 on a GPU: `"tf32"` rounds their factors to 10 bits of
             mantissa, `"ieee"` keeps 23; None does what `torch.backends.cudnn.rnn.fp32_precision`
             says, as `nn.LSTM` does: TF32 by default. The backward does what its forward did. The
