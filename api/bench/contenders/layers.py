@@ -20,7 +20,7 @@ MODULES: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
 }
 _TORCHRL = "torchrl.modules.tensordict_module._rnn_triton"
 _STATES = {"lstm": 2, "gru": 1}
-_HASTE_DTYPES = {"lstm": ("float32",), "gru": ("float32", "float16")}
+_HASTE_DTYPES = {"lstm": ("float32",), "gru": ("float32", "float16"), "indrnn": ("float32",)}
 
 
 def torch_module(row: Row, dtype: str) -> Contender:
@@ -76,7 +76,7 @@ def torchrl_run(
 
 
 def haste_layer(cell: str, size: int, device: str, dtype: str) -> Any:
-    """Haste's module of an LSTM or a GRU, with as many features as units.
+    """Haste's module of an LSTM, a GRU or an IndRNN, with as many features as units.
 
     `benchmarks/peers/haste.py` of rnnc's repository builds it; no package index has it.
 
@@ -85,7 +85,7 @@ def haste_layer(cell: str, size: int, device: str, dtype: str) -> Any:
     """
     build = "python benchmarks/peers/haste.py in rnnc's repository"
     haste = package("haste_pytorch", "Haste", build, device)
-    layer = {"lstm": haste.LSTM, "gru": haste.GRU}[cell](size, size)
+    layer = {"lstm": haste.LSTM, "gru": haste.GRU, "indrnn": haste.IndRNN}[cell](size, size)
     return layer.to(device, DTYPES[dtype])
 
 

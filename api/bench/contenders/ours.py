@@ -16,16 +16,16 @@ from .contender import Contender
 def scans(dtype: str, device: str) -> Iterator[Contender]:
     """`scan` on the CPU, or with each kind of plan on a GPU."""
     if device == "cpu":
-        yield Contender("rnnc", dtype, True, "wx ready", _scan("auto", "auto"))
+        yield Contender("rnnc", dtype, True, "wx ready", scan_call("auto", "auto"))
         return
     for variant in variants():
-        run = _scan("cuda", variant)
+        run = scan_call("cuda", variant)
         yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
 
 
 def eager_loop(dtype: str) -> Contender:
     """The reference: a loop of torch operations."""
-    return Contender("eager loop", dtype, False, "wx ready", _scan("reference", "auto"))
+    return Contender("eager loop", dtype, False, "wx ready", scan_call("reference", "auto"))
 
 
 def module(dtype: str) -> Contender:
@@ -33,9 +33,11 @@ def module(dtype: str) -> Contender:
     return Contender("rnnc.RNN", dtype, True, "with input GEMM", _module)
 
 
-def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
+def scan_call(backend: str, variant: str) -> Callable[[Inputs], Call]:
+    """What makes a call of `rnnc.scan`."""
+
     def prepare(inputs: Inputs) -> Call:
-        given = {name: value.T for name, value in inputs.given.items()} or None
+        given = {name: value.transpose(0, 1) for name, value in inputs.given.items()} or None
 
         def run() -> Tensor:
             over_time, _ = scan(
@@ -46,6 +48,7 @@ def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
                 R_diag=inputs.R_diag,
                 params=inputs.params,
                 inputs=given,
+                reset=inputs.reset,
                 backend=backend,
                 variant=variant,
             )
