@@ -1,4 +1,4 @@
-"""Cases of wavefronts that must end: each pair of values of two properties comes at least once."""
+"""Cases of modules that must end, most of them wavefronts: each pair of values of two properties comes at least once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROPERTIES: dict[str, tuple[Any, ...]] = {
     "heads": ("12x64", "8x64", "16x64", "3x256", "1x512"),
     "batch": (2, 16, 64),
     "backward": (False, True),
-    "kind": ("lstm", "gru", "input", "dropout"),
+    "kind": ("lstm", "gru", "input", "dropout", "walk", "scan", "stages"),
     "order": ("auto", "wavefront"),
     "call": ("first", "after another shape"),
     "fault": ("none", "pauses", "half the chip", "32 blocks", "busy threads"),

@@ -1,4 +1,4 @@
-"""Runs cases of wavefronts, each in a fresh process; forked before CUDA starts, so imports are paid
+"""Runs cases of modules, each in a fresh process; forked before CUDA starts, so imports are paid
 once. Reads a case per line, in JSON, and writes what became of it.
 """
 
@@ -109,13 +109,18 @@ def module(case, order):
     torch.manual_seed(1)
     heads, dim = map(int, case["heads"].split("x"))
     kind = case["kind"]
-    cell = {"gru": rnnc.cells.gru, "input": gated_input}.get(kind, rnnc.cells.lstm)
+    plain, named = rnnc.cells.lstm, {"gru": rnnc.cells.gru, "input": gated_input}
+    # Blocks of a scan wait for each other, and those of a step with stages do so several times.
+    named |= {"walk": rnnc.cells.mingru, "scan": rnnc.cells.mingru}
+    named |= {"stages": rnnc.cells.gru_reset_first}
+    cell = named.get(kind, plain)
     return rnnc.RNN(
         *(cell, heads * dim, heads * dim),
         heads=heads,
         num_layers=case["layers"],
         dropout=0.3 if kind == "dropout" else 0.0,
         layers=order,
+        variant=kind if kind in ("walk", "scan") else "auto",
         device="cuda",
         dtype=torch.bfloat16,
     )
