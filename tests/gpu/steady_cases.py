@@ -1,4 +1,4 @@
-"""Cases of modules that must end, most of them wavefronts: each pair of values of two properties comes at least once."""
+"""Cases of modules that must end: each pair of values of two properties comes at least once."""
 
 from __future__ import annotations
 

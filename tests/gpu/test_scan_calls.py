@@ -73,6 +73,25 @@ def test_a_million_steps_of_more_than_2_32_numbers(kind):
     assert not d_wx[:, :-few].any()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_packed_sequences_lie_where_they_are(kind, reverse):
+    """A walk copies them into padded rows; a scan takes one row that begins anew."""
+    lengths = torch.tensor([0, 700, 1, 5000, 0, 37])
+    starts = torch.tensor([0, *lengths.cumsum(0)], dtype=torch.int32)
+    wx = torch.randn(int(lengths.sum()), 2, UNITS, 2)
+    seeds = [torch.randn(len(wx), 2, UNITS), torch.randn(len(lengths), 2, UNITS)]
+
+    def results(wx, **choice):
+        wx = wx.detach().requires_grad_()
+        on = {"cu_seqlens": starts, "reverse": reverse}
+        (h,), (last,) = rnnc.scan_packed(CELL, wx, **on, **choice)
+        own = [seed.to(wx) for seed in seeds]
+        return h.detach(), last.detach(), *torch.autograd.grad([h, last], wx, own)
+
+    for got, wanted in zip(results(wx.cuda(), variant=kind), results(wx.double()), strict=True):
+        torch.testing.assert_close(got.cpu().double(), wanted, rtol=1e-4, atol=1e-4)
+
+
 class Model(nn.Module):
     """A model that holds a module."""
 
