@@ -27,6 +27,7 @@ def check_staged_heads_and_steps(mesh):
     heads.compare(mesh, staged, num_layers=2, bidirectional=True)
     lengths = torch.tensor([heads.T, 4, 0], device=mesh.device_type)
     heads.compare(mesh, staged, {"lengths": lengths})
+    heads.compare(mesh, rnnc.cells.multiplicative_lstm, proj_size=2)
     steps.compare(mesh, staged, num_layers=2)
 
 
