@@ -70,8 +70,7 @@ def _over_time(
         own = wx.shape[-1]
         wx, more = wx + b[:own].movedim(0, -1), [*b[own:], *more]
     weights = [
-        R[list(own)].permute(1, 3, 0, 2).reshape(heads, dim, len(own) * dim)
-        for own in STEPS[cell].products
+        own.permute(1, 3, 0, 2).reshape(heads, dim, -1) for own in R.split(STEPS[cell].products)
     ]
     states = [wx.new_zeros(len(wx), heads, dim) for _ in range(STEPS[cell].states)]
     outputs = []

@@ -18,14 +18,14 @@ class Step(NamedTuple):
     """A step of a cell.
 
     Attributes:
-        products: the matrices of R that each product of the step multiplies, by their numbers.
+        products: how many matrices of R each product of the step multiplies, in R's order.
         states: how many there are.
         run: from the input of each gate that takes any, with its bias, the products, the states,
             and what else is learned (biases of gates without input, then the params in their
             order) to the new states.
     """
 
-    products: tuple[tuple[int, ...], ...]
+    products: tuple[int, ...]
     states: int
     run: Callable[[Gates, Times, Gates, Gates], Gates]
 
@@ -118,14 +118,14 @@ def _normed(values: Gates) -> Gates:
 
 
 STEPS: dict[str, Step] = {
-    "lstm": Step(((0, 1, 2, 3),), 2, _lstm),
-    "slstm": Step(((0, 1, 2, 3),), 4, _slstm),
-    "elman": Step(((0,),), 1, _elman),
-    "gru": Step(((0, 1, 2),), 1, _gru),
-    "gru_reset_first": Step(((0, 1), (2,)), 1, _gru_reset_first),
-    "joint_norm_lstm": Step(((0, 1, 2, 3),), 2, _joint_norm_lstm),
-    "layer_norm_lstm": Step(((0, 1, 2, 3),), 2, _layer_norm_lstm),
-    "lem": Step(((0, 1, 2), (3,)), 2, _lem),
-    "block_gru": Step(((0,), (1, 2, 3)), 1, _block_gru),
-    "sligru": Step(((0, 1),), 1, _sligru),
+    "lstm": Step((4,), 2, _lstm),
+    "slstm": Step((4,), 4, _slstm),
+    "elman": Step((1,), 1, _elman),
+    "gru": Step((3,), 1, _gru),
+    "gru_reset_first": Step((2, 1), 1, _gru_reset_first),
+    "joint_norm_lstm": Step((4,), 2, _joint_norm_lstm),
+    "layer_norm_lstm": Step((4,), 2, _layer_norm_lstm),
+    "lem": Step((3, 1), 2, _lem),
+    "block_gru": Step((1, 3), 1, _block_gru),
+    "sligru": Step((2,), 1, _sligru),
 }

@@ -10,6 +10,7 @@ from ...cellspec.library import load
 from ..contenders.kinds import Kind
 from ..measure import Settings, measure_row
 from ..results import PHASES, Comparison, Result
+from ..timing import SECONDS_PER_PHASE
 from .cases import PeerCase, float32_products
 
 
@@ -20,12 +21,13 @@ def measure_peers(
     repeat: int,
     deadline: float,
     ready: float,
+    seconds: float = SECONDS_PER_PHASE,
 ) -> dict[str, Any]:
     """Time contenders of a case in turns, behind queued work.
 
     The result has the sizes, the times in milliseconds of each contender that ran, and the reason
     of each that did not. None starts after `deadline`, a `time.monotonic()`, and each must be
-    compiled in `ready` seconds.
+    compiled in `ready` seconds. A slow contender runs for some `seconds`, three times at least.
 
     Example:
         >>> import time
@@ -45,6 +47,7 @@ def measure_peers(
         queued=True,
         deadline=deadline,
         ready=ready,
+        seconds=seconds,
     )
     with float32_products(case.float32):
         return _record(case, measure_row(case.row, load(case.row.cell), settings))

@@ -23,6 +23,7 @@ from ...bench.peers.text import checks_table, peers_table
 from ...bench.report import Record, machine_line
 from ...bench.rows import Row
 from ...bench.stages.cases import stage_cases
+from ...bench.timing import SECONDS_PER_PHASE
 from ...cellspec.library import load
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import Limits
@@ -52,8 +53,8 @@ _PACKAGES = (
     "speechbrain",
 )
 _CHECKED = {"cuda": (64, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
-# Those that compile for seconds to minutes at their first call are timed after all others, in this
-# order.
+# Those that compile for seconds to minutes at their first call, or take a second for each, are
+# timed after all others, in this order.
 _SLOW: tuple[Kind, ...] = (
     "fla",
     "torchrl",
@@ -64,6 +65,7 @@ _SLOW: tuple[Kind, ...] = (
     "flashrnn",
     "flashrnn-alternating",
     "flashrnn-packed",
+    "torch-loop",
 )
 # nvcc takes half a minute for each size of FlashRNN, so it takes part where it is asked for.
 _DEFAULT = tuple(kind for kind in KINDS if not kind.startswith("flashrnn"))
@@ -78,16 +80,18 @@ class Suite(NamedTuple):
         cases: those of a device that a word names.
         file: the start of a record's name.
         checked: whether layers of the peers are compared with float64 too.
+        seconds: for which a slow contender runs in each phase.
     """
 
     option: str
     cases: Callable[[str, str | None], Sequence[PeerCase]]
     file: str
     checked: bool = False
+    seconds: float = SECONDS_PER_PHASE
 
 
 PEERS = Suite("peers", peer_cases, "comparison", checked=True)
-STAGES = Suite("stages", stage_cases, "stages")
+STAGES = Suite("stages", stage_cases, "stages", seconds=0.2)  # each has a loop of a second
 
 
 def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) -> None:
@@ -143,7 +147,7 @@ class _Found:
     """What was found, in a file after each case: whatever ends the run, nothing of it is lost."""
 
     def __init__(self, suite: Suite, options: BenchOptions, device: str, command: str) -> None:
-        self._options, self._device, self._checked = options, device, suite.checked
+        self._suite, self._options, self._device = suite, options, device
         self.file = Record(device, command)
         self.file.head["machine"] |= _versions()
         commands, cases = (
@@ -175,7 +179,8 @@ class _Found:
         if not asked or now > deadline:
             return
         until = min(until, deadline)
-        found = measure_peers(case, self._device, asked, self._options.repeat, until, ready)
+        limits = self._options.repeat, until, ready, self._suite.seconds
+        found = measure_peers(case, self._device, asked, *limits)
         self.cases[name] = merged(before, found)
         print_lines(f"{name}, {', '.join(asked)}: {time.monotonic() - now:.1f} s")
         self._write()
@@ -196,7 +201,7 @@ class _Found:
                     return
 
     def _write(self) -> None:
-        checks = {"checks": list(self.checks.values())} if self._checked else {}
+        checks = {"checks": list(self.checks.values())} if self._suite.checked else {}
         self.file.write(**checks, cases=list(self.cases.values()))
 
 
