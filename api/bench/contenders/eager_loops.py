@@ -70,7 +70,8 @@ def _over_time(
         own = wx.shape[-1]
         wx, more = wx + b[:own].movedim(0, -1), [*b[own:], *more]
     weights = [
-        own.permute(1, 3, 0, 2).reshape(heads, dim, -1) for own in R.split(STEPS[cell].products)
+        own.permute(1, 3, 0, 2).reshape(heads, dim, -1)
+        for own in torch.split(R, STEPS[cell].products)
     ]
     states = [wx.new_zeros(len(wx), heads, dim) for _ in range(STEPS[cell].states)]
     outputs = []
