@@ -29,7 +29,7 @@ from ..find import find_cell
 from ..picture import check_picture, write_picture
 from ..progress import stage, stages
 from .options import BenchOptions
-from .peers import bench_peers
+from .peers import PEERS, STAGES, bench_peers
 from .pictures import rows_marks
 from .ragged import bench_ragged
 from .users import bench_users
@@ -53,9 +53,10 @@ def bench(options: BenchOptions, command: str) -> None:
     if options.ragged:
         bench_ragged(options, _device(options.device), command)
         return
-    if options.peers:
-        bench_peers(options, _device(options.device), command)
-        return
+    for suite in (PEERS, STAGES):
+        if getattr(options, suite.option):
+            bench_peers(suite, options, _device(options.device), command)
+            return
     settings = _settings(options)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors(rows={})
     chosen = _rows(options, anchors)
