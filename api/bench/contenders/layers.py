@@ -27,6 +27,7 @@ _HASTE_DTYPES = {
     "lstm": ("float32",),
     "gru": ("float32", "float16"),
     "layer_norm_lstm": ("float32",),
+    "indrnn": ("float32",),
 }
 
 
@@ -101,7 +102,12 @@ def haste_layer(cell: str, size: int, device: str, dtype: str) -> Any:
     """
     build = "python benchmarks/peers/haste.py in rnnc's repository"
     haste = package("haste_pytorch", "Haste", build, device)
-    names = {"lstm": "LSTM", "gru": "GRU", "layer_norm_lstm": "LayerNormLSTM"}
+    names = {
+        "lstm": "LSTM",
+        "gru": "GRU",
+        "layer_norm_lstm": "LayerNormLSTM",
+        "indrnn": "IndRNN",
+    }
     layer = getattr(haste, names[cell])(size, size)
     return layer.to(device, DTYPES[dtype])
 

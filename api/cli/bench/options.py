@@ -36,6 +36,12 @@ class BenchOptions:
     ragged: bool = _option(
         "Time rows of several lengths, and resets, instead of rows.", "--ragged", default=False
     )
+    scans: bool = _option(
+        "Time cells without R on a GPU beside what their bytes take, and beside other scans,"
+        " instead of rows.",
+        "--scans",
+        default=False,
+    )
     peers: bool = _option(
         "Check and time all peers over head dim, batch and length, instead of rows.",
         "--peers",
@@ -47,14 +53,16 @@ class BenchOptions:
         default=False,
     )
     cases: str | None = _option(
-        "With --users, --ragged, --peers or --stages: a part of the cases' names, such as PPO, or"
-        " their numbers, such as 1-3."
+        "With --users, --ragged, --scans, --peers or --stages: a part of the cases' names, such as"
+        " PPO, or their numbers, such as 1-3."
     )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
     batch: int | None = _option("Batch rows; the row's, or 16.")
     steps: int | None = _option("Steps; 1024 by default.")
-    dtype: str | None = _option("Some of bfloat16,float16,float32; on a GPU the first two.")
+    dtype: str | None = _option(
+        "Some of bfloat16,float16,float32; on a GPU the first two, with --scans the first."
+    )
     peer_dtype: str | None = _option(
         "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
     )
