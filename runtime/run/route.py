@@ -255,7 +255,9 @@ def check_wavefront(
     if not TARGETS[name].at_once:
         raise wavefront_error(what, f"tensors on {device}")
     if settings.cell.has_stages:
-        raise wavefront_error(what, "a cell with stages, with which layers run one by one")
+        raise wavefront_error(
+            what, "a cell with stages, whose kernels hand over no chunks: its layers run one by one"
+        )
 
 
 @constant_in_graphs
