@@ -71,7 +71,7 @@ def _over_time(
         wx, more = wx + b[:own].movedim(0, -1), [*b[own:], *more]
     weights = [
         own.permute(1, 3, 0, 2).reshape(heads, dim, -1)
-        for own in torch.split(R, STEPS[cell].products)
+        for own in torch.split(R, list(STEPS[cell].products))
     ]
     states = [wx.new_zeros(len(wx), heads, dim) for _ in range(STEPS[cell].states)]
     outputs = []
