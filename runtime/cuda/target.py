@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
+from ...codegen.request import steps_like
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
 from ..call.dtypes import DTYPES
@@ -24,7 +25,6 @@ from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import steps_like
 from .directions.joins import joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda

@@ -1,6 +1,7 @@
 """Cases that must end: each pair of values of two properties comes at least once.
 
-They are of wavefronts, and of cells with stages, whose blocks wait for each other in each step.
+They are of wavefronts, walks and scans, and of cells with stages, whose blocks wait for each other
+in each step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PROPERTIES: dict[str, tuple[Any, ...]] = {
     "heads": ("12x64", "8x64", "16x64", "3x256", "1x512"),
     "batch": (2, 16, 64),
     "backward": (False, True),
-    "kind": ("lstm", "gru", "input", "dropout"),
+    "kind": ("lstm", "gru", "input", "dropout", "walk", "scan"),
     "order": ("auto", "wavefront"),
     "call": ("first", "after another shape"),
     "fault": ("none", "pauses", "half the chip", "32 blocks", "busy threads"),

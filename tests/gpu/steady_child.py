@@ -1,4 +1,4 @@
-"""Runs cases of wavefronts and of cells with stages, each in a fresh process.
+"""Runs cases of wavefronts, walks, scans and cells with stages, each in a fresh process.
 
 It is forked before CUDA starts, so imports are paid once. Reads a case per line, in JSON, and
 writes what became of it.
@@ -111,14 +111,17 @@ def module(case, order, variant="auto"):
     torch.manual_seed(1)
     heads, dim = map(int, case["heads"].split("x"))
     kind = case.get("kind")
-    cell = {"gru": rnnc.cells.gru, "input": gated_input}.get(kind, rnnc.cells.lstm)
+    cells = {"gru": rnnc.cells.gru, "input": gated_input}
+    # Blocks of a scan wait for each other.
+    cells |= {"walk": rnnc.cells.mingru, "scan": rnnc.cells.mingru}
+    cell = cells.get(kind, rnnc.cells.lstm)
     return rnnc.RNN(
         *(case.get("cell", cell), heads * dim, heads * dim),
         heads=heads,
         num_layers=case["layers"],
         dropout=0.3 if kind == "dropout" else 0.0,
         layers=order,
-        variant=variant,
+        variant=kind if kind in ("walk", "scan") else variant,
         device="cuda",
         dtype=torch.bfloat16,
     )

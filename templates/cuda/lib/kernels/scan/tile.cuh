@@ -16,7 +16,7 @@ constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
 // In shared memory: the maps of warps, and what is carried into the steps of each.
 struct Shared {
   real offset[Plan::kWarps][kCarried][kLanes];
-  real column[Plan::kWarps][kCarried * kCarried][kLanes];
+  Factor column[Plan::kWarps][kCarried * kCarried][kLanes];
   int exponent[Plan::kWarps][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
@@ -113,6 +113,7 @@ struct Tile {
         all = shared_map(0);
 #pragma unroll 1
         for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
+        all.round();  // so that all who apply it get the same bits
         if (number > 0) records.publish_map(number, all);
       }
       if (number > 0) records.carried_into(number, lane, values);
