@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from ...cellspec.library import load
@@ -76,6 +77,7 @@ def _record(case: PeerCase, found: Comparison) -> dict[str, Any]:
         "name": str(case),
         **sizes,
         "float32": case.float32,
+        **({"published": asdict(case.published)} if case.published else {}),
         "contenders": [_contender(result) for result in found.results],
         "left_out": found.left_out,
     }
