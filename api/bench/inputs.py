@@ -44,7 +44,6 @@ class Inputs:
         row: the sizes.
         dtype: a key of `DTYPES`.
         device: the tensors' device.
-        resets: the share of all steps at which a row starts anew.
 
     Example:
         >>> import rnnc
@@ -59,7 +58,6 @@ class Inputs:
     row: Row
     dtype: str
     device: str
-    resets: float = 0.0
 
     def draw(self, *shape: int, scale: float = 0.5, grad: bool = True) -> Tensor:
         """A normal tensor of the row's dtype, on its device."""
@@ -110,12 +108,6 @@ class Inputs:
         return {i.name: self.draw(*sizes, grad=False).abs_() for i in self.cell.inputs}
 
     @cached_property
-    def reset(self) -> Tensor | None:
-        """Whether a row starts anew before a step, (B, T)."""
-        sizes = (self.row.batch, self.row.steps)
-        return torch.rand(sizes, device=self.device) < self.resets if self.resets else None
-
-    @cached_property
     def x(self) -> Tensor:
         """(T, B, N * D), the input of a module."""
         return self.draw(self.row.steps, self.row.batch, self.row.hidden, scale=1)
@@ -128,7 +120,7 @@ class Inputs:
 
     def draw_all(self) -> None:
         """Draw all remaining tensors, so that no clock measures it."""
-        _ = (self.leaves(), self.given, self.reset, self.x, self.d_h)
+        _ = (self.leaves(), self.given, self.x, self.d_h)
 
     def leaves(self) -> list[Tensor]:
         """The inputs of a scan that get gradients."""

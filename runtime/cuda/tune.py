@@ -56,7 +56,10 @@ class TrialCall:
             initial_states=[draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states],
             R_diag=draw(diagonal, heads, dim, scale=0.5) if diagonal else None,
             params=[draw(heads, dim, scale=0.0) + p.init for p in cell.params],
-            unweighted=[draw(shape.batch, self.steps, 1, 1) for _ in cell.inputs],
+            unweighted=[
+                draw(shape.batch, self.steps, *((heads, dim) if given.draw else (1, 1)))
+                for given in cell.inputs
+            ],
         )
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 

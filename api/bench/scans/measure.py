@@ -118,7 +118,7 @@ def measure_scans(
 
     @cache
     def inputs(dtype: str) -> list[Inputs]:
-        return [ScanInputs(cell, case.row, dtype, device, case.resets) for _ in range(sets)]
+        return [ScanInputs(cell, case.row, dtype, device) for _ in range(sets)]
 
     floor = floor_of(cell, case.row, dtype, speed, device)
     found = ScanResult(case, dtype, sets, floor)
@@ -169,7 +169,7 @@ def _contenders(case: ScanCase, cell: CellSpec, device: str, dtype: Dtype) -> It
         if way == "reference":
             yield eager_loop(dtype)
             continue
-        make = scan_call("auto" if device == "cpu" else device, way)
+        make = scan_call("auto" if device == "cpu" else device, way, case.resets)
         yield Contender(f"rnnc {way}", dtype, True, "wx ready", make, variant=way)
     for kind in case.peers:
         own = _peers(case, cell, device, dtype, kind)

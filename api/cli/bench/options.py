@@ -47,9 +47,14 @@ class BenchOptions:
         "--peers",
         default=False,
     )
+    stages: bool = _option(
+        "Time cells with stages beside loops of torch and other libraries, instead of rows.",
+        "--stages",
+        default=False,
+    )
     cases: str | None = _option(
-        "With --users, --ragged, --scans or --peers: a part of the cases' names, such as PPO, or"
-        " their numbers, such as 1-3."
+        "With --users, --ragged, --scans, --peers or --stages: a part of the cases' names, such as"
+        " PPO, or their numbers, such as 1-3."
     )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
@@ -62,8 +67,8 @@ class BenchOptions:
         "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
     )
     contenders: str | None = _option(
-        f"Some of {', '.join(KINDS)}; {','.join(DEFAULT_KINDS)} by default, and with --peers all"
-        " but FlashRNN, which compiles half a minute for each size.",
+        f"Some of {', '.join(KINDS)}; {','.join(DEFAULT_KINDS)} by default, and with --peers and"
+        " --stages all but FlashRNN, which compiles half a minute for each size.",
         metavar="KINDS",
     )
     eager: bool = _option("Run the eager loop at all steps too.", "--eager", default=False)
@@ -84,7 +89,8 @@ class BenchOptions:
         "A JSON file of targets and other libraries' times to compare with."
     )
     json: Path | None = _option(  # noqa: RUF009 - likewise
-        "With --users or --peers: a JSON file to add to. Cases that it has are not measured again."
+        "With --users, --peers or --stages: a JSON file to add to. Cases that it has are not"
+        " measured again."
     )
     plot: Path | None = _option(  # noqa: RUF009 - likewise
         "A file for a picture of the table, such as users.svg."

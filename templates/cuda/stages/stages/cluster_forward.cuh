@@ -84,7 +84,7 @@ struct StagedForward {
     inputs.start(a, shared_begin, head, first_unit, first_row + first_column, item_warp, lane,
                  tile_steps, order);
     unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
-                     32 * item_warp + lane);
+                     32 * item_warp + lane, first_unit, first_row + first_column, kColumnStep);
     numbers.begin(a, inputs.time, head, first_row + row(), computes && first_unit == 0 && lane < 4);
     fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
                     split * kSplitKTiles * StateExchange::kRowsKTileBytes);
@@ -109,8 +109,7 @@ struct StagedForward {
     items.masks.begin_parts(a, inputs.time, first_row, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
-      unweighted.issue(a, inputs.time, stage < steps, stage);
-      inputs.prefetch(a, stage, stage, handover);
+      inputs.prefetch(a, stage, stage, handover, unweighted);
     }
   }
 
@@ -206,8 +205,7 @@ struct StagedForward {
     handover.publish(a, t - 2);
     if (t > 0) store_results();
     __syncwarp();
-    unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
-    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
+    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover, unweighted);
   }
   // Of the next step whose results have not been stored.
   RNNC_MEMBER void store_results() {
