@@ -61,8 +61,8 @@ def _over_time(
     cell: str,
     wx: Tensor,
     R: Tensor,
-    b: Tensor | None = None,
-    params: Mapping[str, Tensor] | None = None,
+    b: Tensor | None,
+    params: Mapping[str, Tensor] | None,
 ) -> Tensor:
     _, heads, dim, _ = R.shape
     more = list((params or {}).values())

@@ -14,14 +14,14 @@ _HEADS = ((12, 64), (3, 256), (1, 768))
 
 
 def stage_cases(device: str, words: str | None = None) -> tuple[PeerCase, ...]:
-    """The cases of a device.
+    """The cases of a device, "cpu" or "cuda", that a word of the command line names.
 
     Args:
-        device: "cpu" or "cuda".
-        words: a part of their names, or their numbers as in "1-3"; None for all.
+        device: where the calls run.
+        words: as `peer_cases` takes them.
 
     Raises:
-        BenchError: there is no such case.
+        BenchError: no case has such a name or number.
 
     Example:
         >>> from rnnc.bench.stages.cases import stage_cases
