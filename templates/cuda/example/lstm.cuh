@@ -620,10 +620,11 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
   saved[3] = sigmoid_o;
 }
 // Replaces columns of the map of the steps before a step by those of the map with the step.
+template <typename Factor>
 RNNC_INLINE void apply_matrix(const Early& early,
-                              real (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
+                              Factor (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
   repeat<scan::Form::kCarried>([&](int j) {
-    real found[scan::Form::kCarried];
+    Factor found[scan::Form::kCarried];
 #ifdef RNNC_PLAIN
     found[0] = early[0]*column[j][0];
 #else

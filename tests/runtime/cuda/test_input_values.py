@@ -11,7 +11,11 @@ import torch
 from rnnc import Gate, Input, State, bernoulli, normal, sigmoid, tanh
 
 # B, T, N, D: three tiles of rows, heads that blocks share, steps for all stages of the copies.
-SIZES = {"block": (11, 13, 2, 24), "cluster": (19, 13, 2, 72)}
+SIZES = {
+    "block": (11, 13, 2, 24),
+    "cluster": (19, 13, 2, 72),
+    "small cluster": (19, 13, 2, 40),  # whose backward copies rows of states and inputs at once
+}
 
 
 @rnnc.cell
@@ -66,12 +70,13 @@ CASES = [
     pytest.param("cluster", drawn, torch.float32, marks=slow),
     pytest.param("cluster", drawn, torch.bfloat16, marks=slow),
     pytest.param("cluster", passed, torch.bfloat16, marks=slow),
+    pytest.param("small cluster", drawn, torch.bfloat16, marks=slow),
 ]
 
 
-@pytest.mark.parametrize(("kind", "cell", "dtype"), CASES)
-def test_layouts(kind, cell, dtype, emulated_blocks, inputs_for, poisoned):
-    sizes = SIZES[kind]
+@pytest.mark.parametrize(("sizes", "cell", "dtype"), CASES)
+def test_layouts(sizes, cell, dtype, emulated_blocks, inputs_for, poisoned):
+    kind, sizes = sizes.split()[-1], SIZES[sizes]
     batch, steps, heads, dim = sizes
     reverse = random.random() < 0.5
     inputs = replace(inputs_for(cell, *sizes, dtype), inputs={})

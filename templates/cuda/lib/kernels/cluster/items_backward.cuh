@@ -46,7 +46,8 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   States last[kItems], before[kItems];
   Gradients found[kItems], derivative[kItems][at_least_one(Cell::kSources)];
 
-  RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
+  template <class Copies>
+  RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, Copies& copies) {
     const bool row_valid = at.first_row + at.column < a.batch;
     const int64 place = row_valid ? at.first_row + at.column : 0, row = row_at(a, place);
     masks.place_row(0, row, place);
