@@ -163,6 +163,11 @@ class CellSpec(BaseModel):
         """The inputs that a call draws unless the caller passes them, and from what."""
         return {i.name: i.draw for i in self.inputs if i.draw is not None}
 
+    @property
+    def draws_all_inputs(self) -> bool:
+        """Whether there are inputs, and a call draws each of them that is not passed."""
+        return 0 < len(self.inputs) == len(self.drawn)
+
     @cached_property
     def constant_values(self) -> dict[str, float]:
         """The value of each constant."""

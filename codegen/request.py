@@ -50,3 +50,23 @@ class PlanRequest:
     def single(self) -> bool:
         """Whether a single step of a module's layers is asked for."""
         return self.features is not None
+
+
+# Plans are chosen for so many steps: of cells with dense matrices, and of others for the nearest
+# below those of the call.
+DENSE_STEPS, _STEPS = 1024, (64, 1024, 16384)
+
+
+def steps_like(cell: CellSpec, steps: int) -> int:
+    """The number of steps that a plan is chosen for: of dense cells always the same.
+
+    Their plans cost the same per step. Those of other cells are walks, which cost more per step,
+    and scans, which take longer to begin.
+
+    Args:
+        cell: the cell.
+        steps: of a call.
+    """
+    if cell.dense_pairs:  # `recurrence` would import sympy in a first call
+        return DENSE_STEPS
+    return max((n for n in _STEPS if n <= steps), default=_STEPS[0])

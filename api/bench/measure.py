@@ -46,6 +46,7 @@ class Settings:
         deadline: the `time.monotonic()` after which no contender starts; running ones stop at the
             minimum number of runs.
         ready: seconds in which a contender must be compiled and warm.
+        seconds: after which a phase of a contender has enough runs, if they are slow.
     """
 
     device: str = "cuda"
@@ -56,6 +57,7 @@ class Settings:
     queued: bool = False
     deadline: float = math.inf
     ready: float = math.inf
+    seconds: float = SECONDS_PER_PHASE
 
     @property
     def method(self) -> str:
@@ -163,9 +165,10 @@ def _warmed_up(result: Result, inputs: Inputs, settings: Settings) -> Call | Non
         return None
     for phase in PHASES:
         try:
-            result.warm_ups[phase] = warm_up(_runner(call, phase), settings.device)
+            run = _runner(call, phase)
+            result.warm_ups[phase] = warm_up(run, settings.device, WARM_UPS, settings.seconds)
             if phase == "forward_backward":
-                result.peak_mib = peak_mib(_runner(call, phase), settings.device)
+                result.peak_mib = peak_mib(run, settings.device)
         except Exception as error:
             result.failures[phase] = reason(error)
             free(settings.device)
@@ -213,7 +216,7 @@ def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Set
         clocks,
         settings.repeat,
         settings.deadline,
-        enough=lambda runs: sum(device for device, _ in runs) > 1e3 * SECONDS_PER_PHASE,
+        enough=lambda runs: sum(device for device, _ in runs) > 1e3 * settings.seconds,
         failed=failed,
     )
     for place, (result, _) in enumerate(calls):

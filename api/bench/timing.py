@@ -152,7 +152,12 @@ def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) 
     return statistics.median(took)
 
 
-def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:
+def warm_up(
+    run: Callable[[], object],
+    device: str,
+    runs: int = WARM_UPS,
+    seconds: float = SECONDS_PER_PHASE,
+) -> WarmUp:
     """Run until compilation and caches are warm; a slow run gets fewer repetitions."""
     start = time.perf_counter()
     first = host = 0.0
@@ -162,7 +167,7 @@ def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> War
         host = 1e3 * (time.perf_counter() - begin)
         wait(device)
         first = first or time.perf_counter() - start
-        if time.perf_counter() - start > SECONDS_PER_PHASE:
+        if time.perf_counter() - start > seconds:
             break
     return WarmUp(first, host)
 

@@ -72,6 +72,7 @@ CellWord = Annotated[str, typer.Argument(help=CELL, autocompletion=cell_words)]
 CellOption = Annotated[str, typer.Option(help=CELL, autocompletion=cell_words)]
 Heads = Annotated[int, typer.Option(help="Heads; each has its own recurrent matrix.")]
 HeadDim = Annotated[int, typer.Option(help="Units per head.")]
+Steps = Annotated[int, typer.Option(min=1, help="Steps of a sequence.")]
 Batch = Annotated[int, typer.Option(help="Batch rows.")]
 Gpu = Annotated[
     str, typer.Option(help="A GPU, as `rnnc limits` names it.", autocompletion=gpu_words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...cellspec.cell import CellSpec
+from ...constrint.language.expression import Expression
 from ..derive import derive
 from ..layout import states_read_before
 from ..shape import ELEMENT_BYTES, Dtype
@@ -40,13 +41,17 @@ def warp_pitch(elements: int, units: int, dtype: Dtype) -> int:
     return 16 if span <= 16 else 32 * math.ceil(span / 32) + 16
 
 
-def unweighted_pitch(cell: CellSpec) -> int:
-    """Bytes per item that a thread copies of a step's inputs of the cell that no weight multiplies.
+def unweighted_bytes(
+    cell: CellSpec, rows: Expression | int, words: Expression | int
+) -> Expression | int:
+    """Bytes that threads copy of a step's inputs of the cell that no weight multiplies.
 
     Args:
         cell: the cell.
+        rows: of one input, if rows are copied: then calls draw all inputs.
+        words: of one input, if each value is copied to a word of its own.
     """
-    return WORD_BYTES * len(cell.inputs)
+    return (rows if cell.draws_all_inputs else words) * len(cell.inputs)
 
 
 def states_needed(cell: CellSpec, plan: KernelPlan) -> int:

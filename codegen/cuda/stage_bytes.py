@@ -6,6 +6,8 @@ import math
 
 from .stage_tables import StageTables
 
+#: Kinds of statistics whose parts have one number; those of others have two.
+ONE_NUMBER = ("mean", "total")
 _NUMBER_BYTES = 4  # of a number of a head
 _ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
 

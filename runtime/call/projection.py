@@ -3,6 +3,9 @@
 A projected module gives h = P h~, of fewer features than h~ has units. Its gates read R' h, and so
 R h~ with R = R' P: the kernels run the same cell on h~. Only an h that did not come out of a step,
 an initial one or that of a reset, has no h~. It enters the next step as R' h, added to the input.
+
+Matrices that multiply anything else, another state or the argument of a called gate, stay as they
+are.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from .forms import WEIGHTS
 
 #: The name of the matrices P without the layer, as torch has it.
 WEIGHT = "weight_hr"
+#: The name of the matrices that multiply something else than the output, without the layer.
+OWN_WEIGHT = "weight_hs"
 
 
 class Projection(NamedTuple):
@@ -27,8 +32,10 @@ class Projection(NamedTuple):
         init: the value of h before the first step, unless the caller passes one.
         recurrent: the cell on h~, which starts at zero.
         entered: the same, where each gate with a recurrent matrix takes input too.
-        single: a step of it from given gates: the same without recurrent matrices.
-        gates: those with a recurrent matrix, in the order of the matrices.
+        single: a step of it from given gates: the same without the recurrent matrices of h.
+        gates: those with a recurrent matrix of h, in the order of these matrices.
+        order: of all recurrent matrices, the place of each among those of h and then the others;
+            empty if all are of h.
     """
 
     size: int
@@ -37,11 +44,12 @@ class Projection(NamedTuple):
     entered: CellSpec
     single: CellSpec
     gates: tuple[str, ...]
+    order: tuple[int, ...] = ()
 
     def mean(self) -> Projection:
         """Return the same of a cell that draws nothing: see `CellSpec.mean`."""
         cells = self.recurrent.mean(), self.entered.mean(), self.single.mean()
-        return Projection(self.size, self.init, *cells, self.gates)
+        return Projection(self.size, self.init, *cells, self.gates, self.order)
 
     @property
     def adds_to_input(self) -> bool:
@@ -66,9 +74,11 @@ def projection_of(cell: CellSpec, size: Any, dim: int) -> Projection | None:
     _check_cell(cell)
     first, *others = cell.states
     states = (first.model_copy(update={"init": 0.0}), *others)
-    gates = tuple(pair.gate for pair in cell.dense_pairs)
+    reads = reads_output(cell)
+    gates = tuple(pair.gate for pair, own in zip(cell.dense_pairs, reads, strict=True) if own)
     taking = [_changed(gate, gate.name in gates, input=True) for gate in cell.gates]
-    given = [_changed(g, g.name in gates, recurrent=False, source=()) for g in taking]
+    given = [_without(gate, first.name) if gate.name in gates else gate for gate in taking]
+    places = sorted(range(len(reads)), key=lambda place: not reads[place])
     return Projection(
         size,
         first.init,
@@ -76,46 +86,49 @@ def projection_of(cell: CellSpec, size: Any, dim: int) -> Projection | None:
         cell.model_copy(update={"states": states, "gates": tuple(taking)}),
         cell.model_copy(update={"states": states, "gates": tuple(given)}),
         gates,
+        () if all(reads) else tuple([places.index(place) for place in range(len(reads))]),
     )
+
+
+def reads_output(cell: CellSpec) -> list[bool]:
+    """Return of each recurrent matrix whether it multiplies the output, the first state."""
+    return [pair.source == cell.states[0].name for pair in cell.dense_pairs]
+
+
+def _without(gate: Gate, source: str) -> Gate:
+    """Return a gate that has no recurrent matrix of a state."""
+    others = tuple(name for name in gate.source if name != source)
+    return _changed(gate, True, recurrent=bool(others), source=others)
 
 
 def _changed(gate: Gate, changes: bool, **fields: Any) -> Gate:
     return gate.model_copy(update=fields) if changes else gate
 
 
-def _exchanged(cell: CellSpec) -> str:
-    """Return what a cell exchanges in a step that no projection allows; empty for nothing."""
+def _place(cell: CellSpec) -> str:
+    """Return where a cell reads its output besides its recurrent matrices; empty for nowhere."""
     output = cell.states[0].name
     for node in ordered(cell.updates):
-        if node.op == "gate":
-            return f"calls the gate {node.name}, whose weights multiply a value of the step"
-        if node.op == "units" and output in {symbol.name for symbol in node.free_symbols}:
-            return f"reads its output {output} in {node.name}(…), over the units of a head"
+        if node.op in ("gate", "units") and output in {s.name for s in node.free_symbols}:
+            if node.op == "gate":
+                return f"the argument of the gate {node.name}, {node.name}(…)"
+            return f"{node.name}(…), over the units of a head"
+    for state, update in zip(cell.states, cell.updates, strict=True):
+        if output in {symbol.name for symbol in update.free_symbols}:
+            return f"the new value of {state.name}"
     return ""
 
 
 def _check_cell(cell: CellSpec) -> None:
-    """Check that a cell reads its output through dense matrices alone, and nothing else by them."""
-    output = cell.states[0].name
-    sources = [pair.source for pair in cell.dense_pairs]
-    readers = [
-        state.name
-        for state, update in zip(cell.states, cell.updates, strict=True)
-        if output in {symbol.name for symbol in update.free_symbols}
-    ]
+    """Check that a cell reads its output through dense matrices alone."""
+    output, place, found = cell.states[0].name, _place(cell), None
     diagonal = [pair.gate for pair in cell.diagonal_pairs if pair.source == output]
-    others = [source for source in sources if source != output]
-    found, exchanged = None, _exchanged(cell)
-    if exchanged:
-        found = exchanged
-    elif readers:
-        found = f"reads its output {output} in the new value of {readers[0]}"
+    if place:
+        found = f"reads its output {output} in {place}"
     elif diagonal:
         found = f"multiplies its output {output} by one weight per unit, in the gate {diagonal[0]}"
-    elif output not in sources:
+    elif not any(reads_output(cell)):
         found = f"has no matrix that multiplies its output {output}"
-    elif others:
-        found = f"has matrices that multiply {others[0]} besides its output {output}"
     if found:
         raise TensorError(
             f"proj_size with {cell.name}",
@@ -123,10 +136,12 @@ def _check_cell(cell: CellSpec) -> None:
             f"a cell that reads {output} through recurrent matrices alone, as an LSTM does",
             "proj_size=0, or torch.nn.Linear after the module",
         )
-    if any(param.name == WEIGHT for param in cell.params):
-        raise TensorError(
-            f"the param {WEIGHT} of {cell.name}",
-            f"the name of a weight of a projected rnnc.RNN, {WEIGHT}_l0",
-            f"a name other than {', '.join((*WEIGHTS, WEIGHT))}",
-            f"own_{WEIGHT}: Param",
-        )
+    taken = WEIGHT, OWN_WEIGHT
+    for param in cell.params:
+        if param.name in taken:
+            raise TensorError(
+                f"the param {param.name} of {cell.name}",
+                f"the name of a weight of a projected rnnc.RNN, {param.name}_l0",
+                f"a name other than {', '.join((*WEIGHTS, *taken))}",
+                f"own_{param.name}: Param",
+            )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...codegen.request import steps_like
 from ...codegen.shape import DIRECTIONS
 from ..call.call import Call
 from ..call.layer_call import LayerCall
 from ..store.tuned import Asked
-from .choose import PlanQuestion, choose_plan, question_of, steps_like
+from .choose import PlanQuestion, choose_plan, question_of
 from .driver.streams import on_device
 from .load import load_kernel
 from .wavefront.schedule import LayersSizes, Question, schedule_of

@@ -14,6 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
+from ...codegen.request import DENSE_STEPS
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
 from ...errors import ResidencyError
 from ..call.dtypes import DTYPES
@@ -26,10 +27,6 @@ from .driver.streams import is_capturing, on_device
 from .load import load_kernel
 from .spills import least_spilling
 from .tune import tune
-
-# Plans are chosen for so many steps: of cells with dense matrices, and of others for the nearest
-# below those of the call.
-DENSE_STEPS, _STEPS = 1024, (64, 1024, 16384)
 
 
 class PlanQuestion(NamedTuple):
@@ -55,17 +52,6 @@ class PlanQuestion(NamedTuple):
         batch, dtype = max(self.batch, 1), DTYPES[self.dtype]
         shape = Shape(self.heads, self.dim, batch, self.steps, dtype, fill)
         return Asked(self.cell, shape, limits, self.choice.save, self.tf32)
-
-
-def steps_like(cell: CellSpec, steps: int) -> int:
-    """Return the number of steps that a plan is chosen for: of dense cells always the same.
-
-    Their plans cost the same per step. Those of other cells are walks, which cost more per step,
-    and scans, which take longer to begin.
-    """
-    if cell.dense_pairs:  # `recurrence` would import sympy in a first call
-        return DENSE_STEPS
-    return max((n for n in _STEPS if n <= steps), default=_STEPS[0])
 
 
 def question_of(

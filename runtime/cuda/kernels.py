@@ -66,6 +66,7 @@ def forward(
     initial_states = [packed(s) for s in inputs.initial_states]
     R_diag, params = packed_or_none(inputs.R_diag), [packed(p) for p in inputs.params]
     batch, steps, heads, dim, _ = wx.shape
+    unweighted = _as_copied(ready.cell, inputs.unweighted, (heads, dim))
     stored = stored or (True,) * counts.states
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial_states]
@@ -84,7 +85,7 @@ def forward(
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, values),
-        *(unweighted_fields(inputs.unweighted) if inputs.unweighted else ()),
+        *(unweighted_fields(unweighted) if unweighted else ()),
         *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
         *((statistics,) if staged else ()),
     )
@@ -168,6 +169,7 @@ def backward_parts(
     d_initial_states = [torch.empty_like(s) for s in initial_states]
     d_states = [None if d is None else rows_packed(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
+    unweighted = _as_copied(cell, saved.unweighted, (heads, dim))
     # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
     real = torch.float32 if like.element_size() == 2 else torch.float64
     d_reset_to: list[Tensor | None] = [None] * counts.states
@@ -199,7 +201,7 @@ def backward_parts(
             *(*initial_states, *states, read, *d_states, *d_last),
             *(d_wx, d_gates_no_input, *d_initial_states),
             sums,
-            *(unweighted_fields(saved.unweighted) if saved.unweighted else ()),
+            *(unweighted_fields(unweighted) if unweighted else ()),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
             *((statistics,) if cell.has_stages else ()),
             *inputs,
@@ -248,6 +250,19 @@ def backward_parts(
         )
 
     return BackwardParts(steps, d_wx, launch, finish)
+
+
+def _as_copied(
+    cell: CellSpec, unweighted: Sequence[Tensor], plane: tuple[int, int]
+) -> Sequence[Tensor]:
+    """Return the cell's inputs that no weight multiplies, in the form that its kernels copy.
+
+    If calls draw all of them, the units of a row have no gaps. What a call draws has none; what a
+    caller passes instead is copied if it has.
+    """
+    if not cell.draws_all_inputs:
+        return unweighted
+    return [rows_packed(given.expand(-1, -1, *plane)) for given in unweighted]
 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:

@@ -11,12 +11,13 @@ import torch
 
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
+from ...codegen.request import DENSE_STEPS
 from ...codegen.shape import MOST_COUNT, Direction, Masked
 from ...errors import DiagnosticError, TensorError
 from ..call.layer_call import LayerCall
 from ..process.caller import warn
 from ..store.tuned import on_remember
-from .choose import DENSE_STEPS, PlanQuestion, all_plans, choose_plan, question_of
+from .choose import PlanQuestion, all_plans, choose_plan, question_of
 from .launch import CallSizes
 from .prepared import LARGE_BUFFERS, NO_ROOM, Prepared, prepare
 

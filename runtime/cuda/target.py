@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
+from ...codegen.request import steps_like
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
 from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
-from ..call.layer_call import LayerCall
+from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
 from ..call.plain import all_plain, is_watched
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
@@ -24,7 +25,7 @@ from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import steps_like
+from .choose import PlanQuestion
 from .directions.joins import joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
@@ -32,6 +33,7 @@ from .driver.room import stream_with_room
 from .driver.streams import current_stream, is_capturing
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
+from .one_row import runs_as_one_row
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
@@ -111,6 +113,17 @@ class CudaTarget(Target):
     def replays(self, call: Call) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(stream_with_room)
+
+    def runs_as_one_row(
+        self, cell: CellSpec, choice: Choice, wx: Tensor, batch: int, steps: int
+    ) -> bool:
+        """Return True if one row of a scan takes no longer than padded rows."""
+        if wx.dtype not in self.dtypes:
+            return False
+        _, heads, dim, _ = wx.shape
+        kind = wx.dtype, wx.device.index, choice, False
+        question = PlanQuestion(cell, heads, dim, batch, *kind)
+        return runs_as_one_row(question, len(wx), steps)
 
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
         """Return the copies of packed rows, on the device of `starts`."""

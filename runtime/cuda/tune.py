@@ -18,6 +18,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.pairs import cheapest
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
+from ...codegen.request import steps_like
 from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..call.tensors import Forward, ScanInputs, saved_of
@@ -55,7 +56,10 @@ class TrialCall:
             initial_states=[draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states],
             R_diag=draw(diagonal, heads, dim, scale=0.5) if diagonal else None,
             params=[draw(heads, dim, scale=0.0) + p.init for p in cell.params],
-            unweighted=[draw(shape.batch, self.steps, 1, 1) for _ in cell.inputs],
+            unweighted=[
+                draw(shape.batch, self.steps, *((heads, dim) if given.draw else (1, 1)))
+                for given in cell.inputs
+            ],
         )
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 
@@ -108,7 +112,9 @@ class _Clocked(Launcher):
 
 CANDIDATES = 4
 _DOUBT = 2  # by which factor an estimate may be wrong
-_STEPS = 256  # of a trial at most: a step takes as long in a longer one
+# Of a trial at most, of a cell with dense matrices: a step takes as long in a longer one.
+_STEPS = 256
+_MOST_BYTES = 2**30  # of the inputs of a trial of another cell, whose steps are those of the call
 _ROUNDS = 15
 _AHEAD = 4_000_000  # cycles, about 2 ms: the host has sent a whole trial off meanwhile
 
@@ -139,9 +145,10 @@ class Tuning:
 
 
 def tune(asked: Asked, device: int, candidates: int = CANDIDATES) -> Tuning:
-    """Time the plans with the lowest estimates on at most 256 steps, and remember the fastest.
+    """Time the plans with the lowest estimates, and remember the fastest.
 
-    They are timed on the device, on torch's current stream.
+    They are timed on the device, on torch's current stream: on at most 256 steps of a cell with
+    dense matrices. Walks and scans of others are timed on as many as `steps_like` chooses for.
 
     Raises:
         PlanError: `candidates` is no positive number.
@@ -187,7 +194,7 @@ def measure_plans(
 ) -> list[tuple[float, float] | Exception]:
     """Return medians of plans in turns, in us per step, forward and backward, or their errors."""
     with on_device(torch.device("cuda", device)), torch.no_grad():
-        call = TrialCall(asked, torch.device("cuda", device), _STEPS)
+        call = TrialCall(asked, torch.device("cuda", device), trial_steps(asked))
         failures: dict[int, Exception] = {}
         times: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(plans))}
         for turn in range(2 + _ROUNDS):  # twice for what is made on first use
@@ -202,6 +209,26 @@ def measure_plans(
                 if turn >= 2:
                     times[i].append(took)
         return [failures.get(i) or _medians(times[i], call.steps) for i in range(len(plans))]
+
+
+def trial_steps(asked: Asked) -> int:
+    """Return the most steps of a trial.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> from rnnc.runtime.cuda.tune import trial_steps
+        >>> from rnnc.runtime.store.tuned import Asked
+        >>> cells, shape = (rnnc.cells.lstm, rnnc.cells.hgrn), rnnc.Shape(4, 512, 1, 65536)
+        >>> [trial_steps(Asked(cell, shape, limits_of("H200"))) for cell in cells]
+        [256, 16384]
+    """
+    cell, shape = asked.cell, asked.shape
+    if cell.dense_pairs:
+        return _STEPS
+    values = shape.batch * shape.heads * shape.head_dim * max(len(cell.input_gates), 1)
+    most = _MOST_BYTES // (values * shape.element_bytes)
+    return min(steps_like(cell, shape.steps), max(most, _STEPS))
 
 
 def _medians(times: list[tuple[float, float]], steps: int) -> tuple[float, float]:

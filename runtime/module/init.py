@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.named import Named
-from ..call.projection import WEIGHT
+from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
 from .rnn import RNN
 from .weights import blocks_of, draw_orthogonal, drawn_anew
 
@@ -157,9 +157,12 @@ def _fill(
 def _numbers(rnn: RNN, named: Named, gate: str | None) -> list[int]:
     """Return the places of a gate among those of a weight."""
     cell = rnn.cell
+    reads = reads_output(cell) if rnn.proj_size else [True] * len(cell.dense_pairs)
+    pairs = list(zip(cell.dense_pairs, reads, strict=True))
     gates = {
         "weight_ih": list(cell.input_gates),
-        "weight_hh": [pair.gate for pair in cell.dense_pairs],
+        "weight_hh": [pair.gate for pair, own in pairs if own],
+        OWN_WEIGHT: [pair.gate for pair, own in pairs if not own],
         "weight_hd": [pair.gate for pair in cell.diagonal_pairs],
         "bias": list(cell.bias_gates),
         WEIGHT: [cell.states[0].name],

@@ -16,7 +16,7 @@ from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
 from ..call.layer_call import ORDERS, Order
 from ..call.options import check_choice, check_flag
-from ..call.projection import WEIGHT, projection_of
+from ..call.projection import OWN_WEIGHT, WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.rows_form import RowsForm
 from ..call.settings import states_asked
@@ -54,8 +54,11 @@ class RNN(Steps, Options, Weighted):
     - `bias_l{k}` (N · Gb · D);
     - `<param>_l{k}` (N, D) for each param of the cell.
 
-    With `proj_size=P` `weight_hh_l{k}` is (N · Gr · D, P), and there is one more:
+    With `proj_size=P` `weight_hh_l{k}` has the matrices that multiply the output, (D, P) each, and
+    there are further parameters:
 
+    - `weight_hs_l{k}` (N · gates · D, D): the matrices that multiply something else, another state
+      or the argument of a called gate, if there are any;
     - `weight_hr_l{k}` (N · P, D): the projection of the output, a matrix (P, D) per head.
 
     Rows are in the order head, gate, unit: with one head those of `nn.LSTM`.
@@ -175,7 +178,7 @@ class RNN(Steps, Options, Weighted):
             for suffix in suffixes
         ]
         names = ["weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params]]
-        names += [WEIGHT] if self.proj_size else []
+        names += [OWN_WEIGHT, WEIGHT] if self.proj_size else []
         self._in_order = [own.get(name) for own in self._weights for name in names]
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ...errors import TensorError
-from ..call.call import Tensors
+from ..call.call import Call, Tensors
 from ..call.plain import without_autocast
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
-from ..run.route import direct_step
+from ..grad.compute import inference_of
+from ..run.route import direct_call, direct_step
 from ..targets.registry import TARGETS
 from .watched import Watched
 
@@ -90,18 +91,19 @@ class Stepper:
         computed = rnn._projection is not None or bool(rnn._mean.inputs)
         if computed or len(self._watched) != weights:
             return None  # some weights, or all inputs of the cell, are new at every call
-        given = rnn._weights_on(self._device)
-        tensors = Tensors(self._x, tuple(self._sets[0]), given)
+        given, settings = rnn._weights_on(self._device), rnn._settings(False, rnn._mean)
+        staged = settings.cell.has_stages  # such a step is a sequence of one
+        x = self._x.unsqueeze(0) if staged else self._x
+        tensors = Tensors(x, tuple(self._sets[0]), given)
         with without_autocast(self._device.type):
-            found = direct_step(rnn._settings(False, rnn._mean), tensors)
+            found = (direct_call if staged else direct_step)(settings, tensors)
         if found is None:
             return None
         call, (first, second) = found.entry.call, self._sets
         target = TARGETS[call.target]
+        step = _sequence_of_one if staged else target.step
         runs = [
-            partial(
-                target.step, call, Tensors(self._x, old, given), Stepped(self._y, tuple(to), None)
-            )
+            partial(step, call, Tensors(x, tuple(old), given), Stepped(self._y, tuple(to), None))
             for old, to in ((first, second), (second, first))
         ]
         return target.capture(self._device, runs)
@@ -228,3 +230,9 @@ class Stepper:
     def __repr__(self) -> str:
         graph = "no graph" if self._replays is None else "a CUDA graph"
         return f"Stepper({self._rnn.cell.name}, batch_size={self._shape[0]}, {graph})"
+
+
+def _sequence_of_one(call: Call, tensors: Tensors, to: Stepped) -> None:
+    """Run a call on x, (1, B, input), and copy its results to those of a step."""
+    y, *last = inference_of(call, tensors)
+    torch._foreach_copy_([to.output, *to.last], [y[0], *last])

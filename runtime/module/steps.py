@@ -64,7 +64,8 @@ class Steps(Given):
         Raises:
             TensorError: a tensor does not fit, or the module is bidirectional.
 
-        A GPU has kernels of their own for a step, so `variant` and `save` do not matter here.
+        A GPU has kernels of their own for a step, so `variant` and `save` do not matter here. A
+        cell with stages or an `Input` takes those of sequences.
 
         Example:
             >>> import torch, rnnc
@@ -85,10 +86,11 @@ class Steps(Given):
             cell, inputs = self._sampled(x, axes, inputs, sample, generator)
         plain = inputs is None and not cell.inputs
         kind = "step" if cell is rnn.cell else of_means("step")
-        known = rnn._known_calls.find_call(kind, rnn, x, given) if plain else None
+        one = _as_run(cell, x)
+        known = rnn._known_calls.find_call(kind, rnn, one, given) if plain else None
         if known is not None:
             (y,), last = run_ready(known)
-            return y, last
+            return (y if one is x else y[0]), last
         if rnn.bidirectional:
             raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
@@ -171,6 +173,13 @@ class Steps(Given):
             return y[0], last
         remember = None
         if training == self.training:
-            kind = "step" if cell is rnn.cell else of_means("step")
+            kind, x = "step" if cell is rnn.cell else of_means("step"), _as_run(cell, x)
             remember = partial(rnn._known_calls.remember_call, kind, rnn, x)
-        return run_step(settings, tensors, remember)
+        return run_step(settings, tensors._replace(x=x), remember)
+
+
+def _as_run(cell: CellSpec, x: Any) -> Any:
+    """Return x of a step, (B, input), as it runs: as a sequence of one if the cell has stages."""
+    if cell.has_stages and isinstance(x, Tensor) and x.ndim == 2:
+        return x.unsqueeze(0)
+    return x

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from ...cellspec.cell import CellSpec
 from ...errors import TensorError
 from ..call.named import Named
-from ..call.projection import WEIGHT
+from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
 from ..call.rows_form import to_rows
 from ..check.module import check_weight_of_module
 
@@ -26,9 +26,12 @@ def weights_of_layer(
     `end` ends the attributes, for example `_l0`. `projected` counts the features of h per head if
     they are fewer than the units; else it is 0.
     """
+    dense = len(cell.dense_pairs)
+    own = reads_output(cell).count(False) if projected else 0
     counts = {
         "weight_ih": (len(cell.input_gates), (input_size,)),
-        "weight_hh": (len(cell.dense_pairs), (projected or dim,)),
+        "weight_hh": (dense - own, (projected or dim,)),
+        OWN_WEIGHT: (own, (dim,)),
         "weight_hd": (len(cell.diagonal_pairs), ()),
         "bias": (len(cell.bias_gates) if bias else 0, ()),
     }
@@ -56,7 +59,7 @@ def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
     """Draw a weight anew, in place. Numbers are drawn gate by gate."""
     if named.name == "weight_ih":
         _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
-    elif named.name in ("weight_hh", WEIGHT):
+    elif named.name in ("weight_hh", OWN_WEIGHT, WEIGHT):
         for matrices in blocks_of(named, weight):
             for matrix in matrices:
                 draw_orthogonal(matrix)

@@ -25,7 +25,8 @@ def scan_projected(
 
     `settings` have the dropout of this call. States before the first step are h
     (layers * directions, B, heads * P) and each other state (layers * directions, B, hidden); none
-    for each state's `init`. The matrices P are the last of the weights of each direction. `every`
+    for each state's `init`. The last weights of each direction are the matrices that multiply
+    something else than h, or None, and the matrices P. `every`
     wants all states of the last layer at all steps, or else its output alone: (T, B, features)
     each. The other result is each state of all layers after the last step.
     """
@@ -33,7 +34,8 @@ def scan_projected(
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
         check_wavefront(settings, OUTPUT, ragged, "reference", x.device.type)
     directions = len(settings.choices)
-    parts = parts_of(weights, len(weights) // (settings.layers * directions))
+    count = len(weights) // (settings.layers * directions)
+    parts = parts_of(weights, count, projection.order)
     made = None
     if ragged is not None:
         sizes = x.shape[1], x.shape[0]

@@ -20,12 +20,15 @@ class Part(NamedTuple):
     Attributes:
         recurrent: R', (heads * gates * D, P), which multiplies h.
         matrix: P of each head, (heads * P, D).
-        others: the parameters besides both, in their order, with None in place of R'.
+        others: the parameters besides both, in their order. In place of R' there are the matrices
+            that multiply something else than h, (heads * gates * D, D), or None.
+        order: of all matrices, as in `Projection`.
     """
 
     recurrent: Tensor
     matrix: Tensor
     others: list[Tensor | None]
+    order: tuple[int, ...] = ()
 
     def whole(self, heads: int) -> list[Tensor | None]:
         """Return the parameters of a direction that is not projected: R = R' P replaces R'."""
@@ -34,18 +37,29 @@ class Part(NamedTuple):
         device = self.recurrent.device.type
         with without_autocast(device) if is_autocast_available(device) else nullcontext():
             R = _product(self.recurrent.to(wide), self.matrix.to(wide), heads)
-        W, _, *others = self.others
-        return [W, R.to(self.recurrent.dtype), *others]
+        W, own, *others = self.others
+        R = R.to(self.recurrent.dtype)
+        if own is not None:
+            by_head = (heads, -1, R.shape[1], R.shape[1])
+            both = torch.cat((R.view(by_head), own.view(by_head)), 1)
+            R = both[:, list(self.order)].view(-1, R.shape[1])
+        return [W, R, *others]
 
 
-def parts_of(weights: Sequence[Tensor | None], count: int) -> list[Part]:
-    """Return the weights of each direction, of which each has `count`: W, R', others and P."""
+def parts_of(
+    weights: Sequence[Tensor | None], count: int, order: tuple[int, ...] | None = None
+) -> list[Part]:
+    """Return the weights of each direction, of which each has `count`: W, R', others and P.
+
+    With the `order` of a projection the matrices that do not multiply h, or None, come before P.
+    """
     found = []
     for first in range(0, len(weights), count):
         W, recurrent, *others, matrix = weights[first : first + count]
+        own = None if order is None else others.pop()
         assert recurrent is not None
         assert matrix is not None
-        found.append(Part(recurrent, matrix, [W, None, *others]))
+        found.append(Part(recurrent, matrix, [W, own, *others], order or ()))
     return found
 
 

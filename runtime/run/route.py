@@ -145,10 +145,14 @@ def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
 def run_step(
     settings: Settings, tensors: Tensors, remember: Remember | None = None
 ) -> tuple[Tensor, States]:
-    """Run all layers over one step, x (B, input); return the output, (B, hidden), and states."""
-    ready = direct_step(settings, tensors)
+    """Run all layers over one step, x (B, input); return the output, (B, hidden), and states.
+
+    x is (1, B, input) if the caller knows that the step runs as a sequence of one.
+    """
+    ready = direct_step(settings, tensors) if tensors.x.ndim == 2 else None
     if ready is None:
-        (y,), last = run_call(settings, tensors._replace(x=tensors.x.unsqueeze(0)))
+        x = tensors.x if tensors.x.ndim == 3 else tensors.x.unsqueeze(0)
+        (y,), last = run_call(settings, tensors._replace(x=x), OUTPUT, remember)
         return y[0], last
     if remember is not None:
         remember(ready)
@@ -251,7 +255,9 @@ def check_wavefront(
     if not TARGETS[name].at_once:
         raise wavefront_error(what, f"tensors on {device}")
     if settings.cell.has_stages:
-        raise wavefront_error(what, "a cell with stages, with which layers run one by one")
+        raise wavefront_error(
+            what, "a cell with stages, whose kernels hand over no chunks: its layers run one by one"
+        )
 
 
 @constant_in_graphs

@@ -2,7 +2,8 @@
 
 The kernels read padded tensors, (T, B) with T the longest sequence. The call itself gathers wx into
 that form and the states back, by one copy each, and so its backward; a cell's `inputs` are gathered
-before it. Nothing reads the values that a gather puts into padding.
+before it. Nothing reads the values that a gather puts into padding. Where a scan plan runs them
+from initial values, sequences stay where they lie, as one row that begins anew at each of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..run.draws import cell_of_call, check_drawing
+from .one_row import runs_as_one_row, scan_one_row
 from .sampled import with_draws_of_scan
 from .scan import Given, run_scan
 
@@ -103,11 +105,17 @@ def scan_packed(
     """
     cell = check_is_cell(cell)
     steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
+    check_drawing(sample, generator, wx.device)
     starts = cu_seqlens.to(wx.device, non_blocking=True)
+    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
+    from_init = states is None and reset_to is None and not cell.drawn
+    sizes = len(cu_seqlens) - 1, steps
+    if from_init and runs_as_one_row(cell, choice, backend, wx, *sizes):
+        own = packed_inputs_in_order(cell, inputs, wx) if inputs or cell.inputs else None
+        return scan_one_row(cell, backend, choice, wx, weights, params, starts, reset, own)
     lengths, places = places_of(starts, len(wx), steps)
     if reset is not None:
         reset = reset[places.padded].t()
-    check_drawing(sample, generator, wx.device)
     cell = cell_of_call(cell, inputs, sample)
     if inputs is not None or cell.inputs:
         packed = packed_inputs_in_order(cell, inputs, wx)
@@ -115,7 +123,6 @@ def scan_packed(
         shape = steps, len(lengths), *wx.shape[1:3]
         in_time = None if reset is None else reset.t()
         inputs = with_draws_of_scan(cell, inputs, wx, shape, in_time, sample, generator)
-    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple(over_time), last

@@ -11,7 +11,7 @@ from importlib import metadata
 
 from ...codegen.cuda.planner import plan_for
 from ...codegen.plan import Plan
-from ...codegen.request import PlanRequest
+from ...codegen.request import PlanRequest, steps_like
 from .digest import package_digest
 from .files import file_name, keep, look_up
 from .memo import remembered
@@ -20,7 +20,10 @@ from .plan_json import packed_plan, unpacked_plan
 
 @dataclass(frozen=True)
 class Asked(PlanRequest):
-    """A request for the fastest plan of any number of steps, with the name of the answer's file.
+    """A request for the fastest plan, with the name of the answer's file.
+
+    The answer serves any number of steps of a cell with dense matrices, and of others those that
+    `steps_like` gives the same number.
 
     Attributes:
         instead_of: in words, the plan whose kernels spill registers, where another one is asked
@@ -32,7 +35,9 @@ class Asked(PlanRequest):
     @property
     def key(self) -> str:
         """Digest, the same in every process and another after an update of what is compiled."""
-        shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
+        steps = () if self.cell.dense_pairs else (steps_like(self.cell, self.shape.steps),)
+        sizes = self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype
+        shape = (*sizes, *steps)
         versions = (package_digest(), _version("torch"), _version("cupy"))
         asked = (self.save, self.tf32, self.features, self.instead_of)
         parts = (self.cell.fingerprint, shape, *asked, repr(self.limits), versions)

@@ -131,6 +131,16 @@ class Target(ABC):
         """Return what copies tensors into new ones, which may copy all of them at once."""
         return TORCH_MOVES
 
+    def runs_as_one_row(
+        self, cell: CellSpec, choice: Choice, wx: Tensor, batch: int, steps: int
+    ) -> bool:
+        """Return True if packed sequences of a cell without R run as one row with resets.
+
+        Args:
+            wx: (total, N, D, Gx), of so many sequences, the longest of `steps`.
+        """
+        return False
+
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
         """Return what copies `total` packed rows of sequences; the sizes are T and B.
 

@@ -99,7 +99,7 @@ def test_calls_import_neither_torch_s_compiler_nor_its_distributed_tensors() -> 
 def test_the_steps_that_a_plan_is_chosen_for_need_no_derivation() -> None:
     """A first call whose plan and kernels are on disk asks for them too."""
     run(
-        "import sys, rnnc; from rnnc.runtime.cuda.choose import steps_like\n"
+        "import sys, rnnc; from rnnc.codegen.request import steps_like\n"
         "assert steps_like(rnnc.cells.hgrn, 2000) == 1024\n"
         "assert 'sympy' not in sys.modules"
     )

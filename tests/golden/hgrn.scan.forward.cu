@@ -168,10 +168,11 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
   saved[1] = sigmoid_f;
 }
 // Replaces columns of the map of the steps before a step by those of the map with the step.
+template <typename Factor>
 RNNC_INLINE void apply_matrix(const Early& early,
-                              real (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
+                              Factor (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
   repeat<scan::Form::kCarried>([&](int j) {
-    real found[scan::Form::kCarried];
+    Factor found[scan::Form::kCarried];
     found[0] = early[1]*column[j][0];
     assign(column[j], found);
   });

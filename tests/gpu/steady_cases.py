@@ -1,4 +1,8 @@
-"""Cases of wavefronts that must end: each pair of values of two properties comes at least once."""
+"""Cases that must end: each pair of values of two properties comes at least once.
+
+They are of wavefronts, walks and scans, and of cells with stages, whose blocks wait for each other
+in each step.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +22,35 @@ PROPERTIES: dict[str, tuple[Any, ...]] = {
     "heads": ("12x64", "8x64", "16x64", "3x256", "1x512"),
     "batch": (2, 16, 64),
     "backward": (False, True),
-    "kind": ("lstm", "gru", "input", "dropout"),
+    "kind": ("lstm", "gru", "input", "dropout", "walk", "scan"),
     "order": ("auto", "wavefront"),
     "call": ("first", "after another shape"),
     "fault": ("none", "pauses", "half the chip", "32 blocks", "busy threads"),
 }
+STAGES: dict[str, tuple[Any, ...]] = {
+    "cell": ("gru_reset_first", "joint_norm_lstm", "lem", "rhn", "block_gru"),
+    "variant": ("cluster", "grid", "auto"),
+    "heads": ("6x128", "3x256", "1x512"),
+    "batch": (2, 16, 64),
+    "layers": (1, 3),
+    "backward": (False, True),
+    "rows": ("whole", "lengths and resets"),
+    "call": ("first", "after another shape"),
+    "fault": ("none", "half the chip", "32 blocks", "busy threads"),
+}
 
 
-def cases(count: int) -> list[dict[str, Any]]:
+def cases(count: int, properties: dict[str, tuple[Any, ...]] = PROPERTIES) -> list[dict[str, Any]]:
     """Cases in an order in which the first ones have the most new pairs; the same each time."""
     draw = random.Random(0)
     wanted = {
         (one, a, other, b)
-        for one, other in combinations(PROPERTIES, 2)
-        for a in PROPERTIES[one]
-        for b in PROPERTIES[other]
+        for one, other in combinations(properties, 2)
+        for a in properties[one]
+        for b in properties[other]
     }
     found = pairwise.covering(
-        count, wanted, lambda: {name: draw.choice(values) for name, values in PROPERTIES.items()}
+        count, wanted, lambda: {name: draw.choice(values) for name, values in properties.items()}
     )
     missing = wanted.difference(*map(pairwise.pairs, found))
     assert not missing, f"{len(missing)} pairs are in no case"
@@ -45,5 +60,6 @@ def cases(count: int) -> list[dict[str, Any]]:
 def text(case: dict[str, Any]) -> str:
     """A case, for the name of a test."""
     backward = "f+b" if case["backward"] else "f"
-    rest = (case[name] for name in ("kind", "order", "call", "fault"))
+    names = "kind", "order", "cell", "variant", "rows", "call", "fault"
+    rest = (case[name] for name in names if name in case)
     return f"{case['layers']}x{case['heads']}-B{case['batch']}-{backward}-{'-'.join(rest)}"

@@ -1,5 +1,7 @@
-"""Runs cases of wavefronts, each in a fresh process; forked before CUDA starts, so imports are paid
-once. Reads a case per line, in JSON, and writes what became of it.
+"""Runs cases of wavefronts, walks, scans and cells with stages, each in a fresh process.
+
+It is forked before CUDA starts, so imports are paid once. Reads a case per line, in JSON, and
+writes what became of it.
 """
 
 from __future__ import annotations
@@ -105,17 +107,21 @@ class Fault:
         self.issued += 1
 
 
-def module(case, order):
+def module(case, order, variant="auto"):
     torch.manual_seed(1)
     heads, dim = map(int, case["heads"].split("x"))
-    kind = case["kind"]
-    cell = {"gru": rnnc.cells.gru, "input": gated_input}.get(kind, rnnc.cells.lstm)
+    kind = case.get("kind")
+    cells = {"gru": rnnc.cells.gru, "input": gated_input}
+    # Blocks of a scan wait for each other.
+    cells |= {"walk": rnnc.cells.mingru, "scan": rnnc.cells.mingru}
+    cell = cells.get(kind, rnnc.cells.lstm)
     return rnnc.RNN(
-        *(cell, heads * dim, heads * dim),
+        *(case.get("cell", cell), heads * dim, heads * dim),
         heads=heads,
         num_layers=case["layers"],
         dropout=0.3 if kind == "dropout" else 0.0,
         layers=order,
+        variant=kind if kind in ("walk", "scan") else variant,
         device="cuda",
         dtype=torch.bfloat16,
     )
@@ -124,8 +130,8 @@ def module(case, order):
 def results(rnn, case, x, seed):
     """The output and, if wanted, the gradients."""
     torch.manual_seed(2)  # of dropout
-    more = {}
-    if case["kind"] == "input":
+    more = rows(x) if case.get("rows") == "lengths and resets" else {}
+    if case.get("kind") == "input":
         more["inputs"] = {"keep": torch.full(x.shape[:2], 0.9, device="cuda").bfloat16()}
     if not case["backward"]:
         with torch.no_grad():
@@ -137,6 +143,13 @@ def results(rnn, case, x, seed):
     return {"y": y.detach()} | {f"d {n}": g for n, g in zip(wanted, found, strict=True)}
 
 
+def rows(x):
+    """Lengths and resets of rows."""
+    steps, batch = x.shape[:2]
+    lengths = torch.linspace(steps, steps // 3, batch, device="cuda").long()
+    return {"lengths": lengths, "reset": torch.rand(steps, batch, device="cuda") < 0.01}
+
+
 def on_cpu(tensors):
     return {name: tensor.cpu() for name, tensor in tensors.items()}
 
@@ -146,7 +159,7 @@ def same(found, wanted, exactly):
     for name, tensor in wanted.items():
         other = found[name]
         if exactly and not torch.equal(other, tensor):
-            return f"{name} differs from that of layers one by one"
+            return f"{name} has other bits"
         error = (other.float() - tensor.float()).norm() / tensor.float().norm().clamp_min(1e-6)
         if not error < 0.05:
             return f"{name} is off by {float(error):.3g}"
@@ -154,7 +167,9 @@ def same(found, wanted, exactly):
 
 
 def outcome(case):
-    fault, rnn = Fault(case["fault"]), module(case, case["order"])
+    order, variant = case.get("order", "sequential"), case.get("variant", "auto")
+    staged = "cell" in case
+    fault, rnn = Fault(case["fault"]), module(case, order, variant)
     torch.manual_seed(3)
     x = torch.randn(STEPS, case["batch"], rnn.hidden_size, device="cuda", dtype=torch.bfloat16)
     seed = torch.randn_like(x) / 8
@@ -173,6 +188,8 @@ def outcome(case):
         for number in range(KEPT + DROPPED):
             if case["fault"] == "half the chip":
                 fault.hold(66)
+            if case["fault"] == "32 blocks" and staged:
+                fault.hold(32)
             fault.issued = 0
             found = results(rnn, case, x, seed)
             calls.append(found if number < KEPT else on_cpu(found))
@@ -181,13 +198,20 @@ def outcome(case):
         torch.cuda.synchronize()
         ended.set()  # a comparison of gigabytes is not what is tested
     except rnnc.PlanError as error:
-        if case["order"] == "wavefront":
+        if order == "wavefront" or variant != "auto":
             return f"refused: {error.found}"
         raise
     wavefronts, graphs = fault.wavefronts, fault.graphs
-    wanted = on_cpu(results(module(case, "sequential"), case, x, seed))
+    if staged:  # the bits of a calm call, which are near those of a plan whose blocks do not wait
+        calm = on_cpu(results(rnn, case, x, seed))
+        others = on_cpu(results(module(case, order, "alternating"), case, x, seed))
+        wrong = same(calm, others, exactly=False)
+        if wrong:
+            return f"wrong: {wrong} without a fault"
+    else:
+        calm = on_cpu(results(module(case, "sequential"), case, x, seed))
     for found in calls:
-        wrong = same(on_cpu(found), wanted, exactly=case["order"] == "wavefront")
+        wrong = same(on_cpu(found), calm, exactly=staged or order == "wavefront")
         if wrong:
             return f"wrong: {wrong}"
     return f"right, {wavefronts} wavefronts, {graphs} graphs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from rnnc import Gate, Input, State, bernoulli, normal, tanh, uniform
 
 T, B, INPUT, HIDDEN = 13, 5, 16, 64
+RESULTS = "h", "c", "last h", "last c", "d wx", "d R", "d b"
 
 
 @rnnc.cell
@@ -60,6 +62,43 @@ def test_calls_that_come_again_draw_anew_and_a_seed_repeats_them():
     assert torch.equal(*[rnn(x, generator=generator)[0] for generator in generators])
     with pytest.raises(rnnc.TensorError, match="one on cpu"):
         rnn(x, generator=torch.Generator())
+
+
+@pytest.mark.parametrize(("variant", "dim"), [("block", 64), ("cluster", 40), ("cluster", 256)])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_what_is_passed_in_place_of_a_draw_has_any_strides(variant, dim, ragged):
+    """In each layout against the reference in float64, every gradient by name."""
+    torch.manual_seed(5)
+    cell, size = rnnc.zoneout(rnnc.cells.lstm, 0.3), (B, T, 2, dim)
+    draw = partial(torch.rand, device="cuda", dtype=torch.bfloat16)
+    wx, R, b = draw(*size, 4) - 0.5, (draw(4, 2, dim, dim) - 0.5) * dim**-0.5, draw(4, 2, dim)
+    seeds = [draw(size), draw(size), draw(B, 2, dim), draw(B, 2, dim)]
+    layouts = {
+        "without gaps": draw(size),
+        "time first": draw(T, B, 2, dim).transpose(0, 1),
+        "once per sequence": draw(B, 1, 2, dim),
+        "of a larger tensor": draw(B, T, 2, dim + 3)[..., 3:],
+        "unit by unit": draw(dim, 2, T, B).permute(3, 2, 1, 0),
+        "for all units": draw(T, B).t()[..., None, None],
+    }
+    more = {"reverse": ragged}
+    if ragged:
+        more["lengths"] = torch.tensor([T, 0, 1, 7, T - 1], device="cuda")
+        more["reset"] = torch.rand(B, T, device="cuda") < 0.2
+    for name, keep in layouts.items():
+        given, found = {"zoneout_h": keep, "zoneout_c": layouts["time first"]}, []
+        for way in ({"variant": variant}, {"backend": "reference"}):
+            exact = torch.float64 if "backend" in way else torch.bfloat16
+            leaves = [t.detach().to(exact).requires_grad_() for t in (wx, R, b)]
+            inputs = {n: t.to(exact) for n, t in given.items()} if "backend" in way else given
+            every, last = rnnc.scan(cell, *leaves, inputs=inputs, **way, **more)
+            gradients = torch.autograd.grad(
+                [*every, *last], leaves, [seed.to(exact) for seed in seeds]
+            )
+            found.append(dict(zip(RESULTS, (*every, *last, *gradients), strict=True)))
+        for each, wanted in found[1].items():
+            error = (found[0][each].double() - wanted).norm() / wanted.norm()
+            assert error < 0.01, f"{name}, {each}: {error}"
 
 
 def test_a_captured_call_draws_anew_at_each_replay():

@@ -7,16 +7,16 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.target import CudaTarget
 
-CELL = rnnc.cells.lstm
+CELLS = ["lstm", "lem"]  # a step of one stage, and of two
 # B, T, N and D: several tiles of rows, of which the last is not full.
 SIZES = {"block": (37, 29, 2, 40), "cluster": (37, 29, 2, 72), "grid": (37, 29, 1, 264)}
 
 
-def call(tensors, lengths, reset, seeds, **choice):
+def call(cell, tensors, lengths, reset, seeds, **choice):
     """Results and gradients that have an axis of rows, by name, rows first."""
     wx, R, b, *states = (t.detach().requires_grad_() for t in tensors)
     over_time, last = rnnc.scan(
-        CELL, wx, R, b, states, lengths=lengths, reset=reset, backend="cuda", **choice
+        cell, wx, R, b, states, lengths=lengths, reset=reset, backend="cuda", **choice
     )
     found = {f"over time {i}": s for i, s in enumerate(over_time)}
     found |= {f"last {i}": s for i, s in enumerate(last)}
@@ -28,7 +28,8 @@ def call(tensors, lengths, reset, seeds, **choice):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("kind", SIZES)
-def test_the_bits_are_those_of_rows_in_order(kind, dtype, reverse, poisoned):
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_bits_are_those_of_rows_in_order(cell, kind, dtype, reverse, poisoned):
     """The caller puts rows in order, or the kernels do: the tiles have the same rows."""
     batch, steps, heads, dim = SIZES[kind]
 
@@ -47,8 +48,9 @@ def test_the_bits_are_those_of_rows_in_order(kind, dtype, reverse, poisoned):
     order = lengths.sort(stable=True, descending=True).indices
     assert not torch.equal(order, order.sort().values)
     choice = {"variant": kind, "reverse": reverse, "precision": "ieee"}
-    got = call([wx, *shared, *states], lengths, reset, seeds, **choice)
+    got = call(cell, [wx, *shared, *states], lengths, reset, seeds, **choice)
     wanted = call(
+        cell,
         [wx[order], *shared, *(s[order] for s in states)],
         lengths[order],
         reset[order],
@@ -66,10 +68,11 @@ def test_the_bits_are_those_of_rows_in_order(kind, dtype, reverse, poisoned):
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_a_graph_of_a_module_follows_the_lengths(joint, monkeypatch):
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_graph_of_a_module_follows_the_lengths(cell, joint, monkeypatch):
     """Forward and backward are captured; the lengths change between replays."""
     monkeypatch.setattr(CudaTarget, "joins", lambda *_: joint)
-    rnn = rnnc.RNN(CELL, 8, 64, num_layers=2, bidirectional=True, device="cuda", precision="ieee")
+    rnn = rnnc.RNN(cell, 8, 64, num_layers=2, bidirectional=True, device="cuda", precision="ieee")
     x = torch.randn(33, 37, 8, device="cuda", requires_grad=True)
     lengths = torch.full((37,), 33, device="cuda")
     reset = torch.rand(33, 37, device="cuda") < 0.1
@@ -98,7 +101,7 @@ def test_a_graph_of_a_module_follows_the_lengths(joint, monkeypatch):
 
 def test_plans_for_lengths_that_the_host_sees():
     """Of more tiles than a GPU holds at once; a call that comes again is replayed."""
-    rnn = rnnc.RNN(CELL, 64, 384, bidirectional=True, device="cuda", dtype=torch.float16)
+    rnn = rnnc.RNN("lstm", 64, 384, bidirectional=True, device="cuda", dtype=torch.float16)
     x = torch.randn(60, 64, 64, device="cuda", dtype=torch.float16)
     seed = torch.randn(60, 64, 768, device="cuda", dtype=torch.float16)
     drawn = [torch.randint(low, 61, (64,)) for low in (0, 50)]

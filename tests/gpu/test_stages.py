@@ -119,6 +119,24 @@ def test_a_call_has_the_same_bits_again(name, cell, variant, same_bits):
         same_bits(again, calls[0])
 
 
+@pytest.mark.parametrize("norm", ["layer_norm_rnn", "joint_norm_lstm"])
+def test_a_norm_far_from_zero(norm, variant):
+    """Mean 1,000 and deviation 1: squares of the values would have no digit left."""
+    cell = rnnc.cells.get(norm)
+    dim, gates = DIMS[variant][0], len(cell.input_gates)
+    wx = 1000 + torch.randn(B, 1, 1, dim, gates, device="cuda")
+    R = torch.zeros(gates, 1, dim, dim, device="cuda")
+    params = {p.name: torch.full((1, dim), p.init, device="cuda") for p in cell.params}
+    found, wanted = (
+        rnnc.scan(cell, wx.to(dtype), R.to(dtype), params=values, **options)[0]
+        for dtype, values, options in (
+            (torch.float32, params, {"variant": variant, "precision": "ieee"}),
+            (torch.float64, {n: p.double() for n, p in params.items()}, {"backend": "reference"}),
+        )
+    )
+    torch.testing.assert_close(found[0].double(), wanted[0], rtol=0, atol=2e-4)
+
+
 def test_other_kinds_refuse_by_name(staged_cells):
     wx = torch.randn(2, 3, 1, 256, 3, device="cuda", dtype=torch.bfloat16)
     R = torch.randn(3, 1, 256, 256, device="cuda", dtype=torch.bfloat16)

@@ -1,6 +1,7 @@
-"""Wavefronts end, with the bits of layers one by one, in fresh processes and whatever else happens.
+"""Calls end, with the bits of calm ones, in fresh processes and whatever else happens.
 
-All cases take about ten minutes: `make test-steady`. `make test-gpu` has some of them.
+They are of wavefronts, whose bits are those of layers one by one, and of cells with stages. All
+cases take about a quarter of an hour: `make test-steady`. `make test-gpu` has some of them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import pytest
 
 HERE = Path(__file__).parent
 ALL, FEW = 150, 12
+ALL_STAGES, FEW_STAGES = 60, 4
 
 
 def cases():
     found = importlib.util.spec_from_file_location("steady_cases", HERE / "steady_cases.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    made = module.cases(ALL)
-    return [
-        pytest.param(case, id=module.text(case))
-        for case in (made if os.environ.get("RNNC_STEADY") == "1" else made[:FEW])
-    ]
+    every = os.environ.get("RNNC_STEADY") == "1"
+    made = module.cases(ALL)[: ALL if every else FEW]
+    made += module.cases(ALL_STAGES, module.STAGES)[: ALL_STAGES if every else FEW_STAGES]
+    return [pytest.param(case, id=module.text(case)) for case in made]
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import rnnc
 import torch
 
 
-def module_of(name="lstm", dtype=torch.float32, layers=2, heads=1, **options):
+def module_of(name="lstm", dtype=torch.float32, layers=2, heads=1, hidden=96, **options):
     options = {"heads": heads, "num_layers": layers, "device": "cuda", "dtype": dtype} | options
-    return rnnc.RNN(rnnc.cells.get(name), 40, 96, **options)
+    return rnnc.RNN(rnnc.cells.get(name), 40, hidden, **options)
 
 
 def inputs_of(rnn, batch, steps=20):
@@ -40,8 +40,34 @@ def test_the_bits_of_steps(name, batch, heads, dtype):
     assert all(map(torch.equal, stepper.states, states))
 
 
-def test_weights_changed_in_place_are_seen():
-    rnn = module_of(layers=1)
+@pytest.mark.parametrize(("dtype", "batch"), [(torch.bfloat16, 16), (torch.float64, 3)])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("gru_reset_first", {"heads": 3}),
+        ("joint_norm_lstm", {}),
+        ("joint_norm_lstm", {"hidden": 768, "layers": 1}),
+        ("block_gru", {"layers": 1}),
+    ],
+)
+def test_the_bits_of_steps_of_cells_with_stages(name, sizes, batch, dtype):
+    rnn = module_of(name, dtype, **sizes)
+    stepper, states = rnn.stepper(batch), None
+    assert "a CUDA graph" in repr(stepper)
+    xs = inputs_of(rnn, batch)
+    for x in xs:
+        y, states = run_steps(rnn, [x], states)
+        assert torch.equal(stepper(x), y)
+    assert all(map(torch.equal, stepper.states, states))
+    wanted, last = rnn(xs)
+    for found, expected in zip((y, *states), (wanted[-1], *last), strict=True):
+        error = (found.double() - expected.double()).norm() / expected.double().norm()
+        assert error < (1e-9 if dtype == torch.float64 else 2e-2)
+
+
+@pytest.mark.parametrize("name", ["lstm", "joint_norm_lstm"])
+def test_weights_changed_in_place_are_seen(name):
+    rnn = module_of(name, layers=1)
     stepper, (x,) = rnn.stepper(4), inputs_of(rnn, 4, 1)
     optimizer = torch.optim.Adam(rnn.parameters(), lr=0.1)
     for change in (rnn.reset_parameters, lambda: rnn.weight_hh_l0.data.mul_(2), optimizer.step):

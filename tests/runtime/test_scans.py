@@ -68,3 +68,26 @@ def test_s5_keeps_its_digits_in_short_steps():
         (re, im), _ = rnnc.scan(rnnc.cells.s5, wx, params=own, backend="reference")
         found.append(torch.stack([re, im]).double())
     torch.testing.assert_close(*found, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [("variant", "auto, block, cluster, grid, walk, scan, alternating"), ("save", "gates, states")],
+)
+def test_an_unknown_word_is_refused_on_every_device(option, wanted, device):
+    """Where no plan is chosen, too."""
+    wx, words = torch.ones(1, 3, 1, 4, 2, device=device), {option: "wlak"}
+    starts = torch.tensor([0, 3], dtype=torch.int32)
+
+    def module():
+        return rnnc.RNN(rnnc.cells.mingru, 3, 4, device=device, **words)(wx[:, :, 0, :3, 0])
+
+    for call in (
+        lambda: rnnc.scan(rnnc.cells.mingru, wx, **words),
+        lambda: rnnc.scan(rnnc.cells.mingru, wx, backend="reference", **words),
+        lambda: rnnc.scan_packed(rnnc.cells.mingru, wx[0], cu_seqlens=starts, **words),
+        module,
+    ):
+        with pytest.raises(rnnc.TensorError, match=f"wanted: one of {wanted}\n"):
+            call()

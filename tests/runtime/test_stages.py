@@ -229,7 +229,7 @@ def test_weights_have_the_gate_s_place():
 
 
 def test_what_a_projection_cannot_have():
-    with pytest.raises(rnnc.TensorError, match="calls the gate n, whose weights"):
+    with pytest.raises(rnnc.TensorError, match=r"its output h in the argument of the gate n, n\("):
         module(proj_size=2)
 
     @rnnc.cell
@@ -240,9 +240,12 @@ def test_what_a_projection_cannot_have():
         module(reducing, proj_size=2)
 
 
-def test_a_projected_output_of_a_cell_that_norms_other_values(staged_cells):
-    cell, _ = staged_cells.TWINS["norm_lstm"]
+@pytest.mark.parametrize("name", ["norm_lstm", "multiplicative_lstm"])
+def test_a_projected_output_of_a_cell_that_norms_or_multiplies_other_values(name, staged_cells):
+    cell = staged_cells.TWINS["norm_lstm"][0] if name == "norm_lstm" else rnnc.cells.get(name)
     both(over_time, cell, proj_size=2)
+    reset = torch.rand(T, B, generator=torch.Generator().manual_seed(1)) < 0.4
+    both(lambda rnn, x: over_time(rnn, x, reset=reset, lengths=LENGTHS), cell, proj_size=2)
 
 
 def test_what_runs_on_no_cpu_is_refused_in_words():

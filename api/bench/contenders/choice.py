@@ -9,15 +9,16 @@ from ..rows import SHORT_STEPS, Row
 from . import flashrnn, layers
 from .attention import attention
 from .contender import Contender
-from .eager_loops import compiled_loop, compiled_step
+from .eager_loops import compiled_loop, compiled_step, graphed_steps, torch_loop
 from .kinds import Kind
-from .ours import eager_loop, module, scans
+from .ours import eager_loop, module, scan_with_resets, scans
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 
 # What each kind has for the sizes and the dtype of a row.
 _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
     "torchrl": layers.torchrl_kernels,
     "haste": layers.haste_layers,
+    "speechbrain": layers.speechbrain_layers,
     "attention": attention,
     "fla": fla_hgrn,
     "fla-gla": fla_gla,
@@ -51,6 +52,8 @@ def contenders_for(
             found += scans(dtype, device)
         elif "auto" in kinds:
             found.append(next(scans(dtype, device)))
+        if "resets" in kinds:
+            found.append(scan_with_resets(dtype))
         if "module" in kinds:
             found.append(module(dtype))
         if "nn" in kinds and row.cell in layers.MODULES:
@@ -63,8 +66,12 @@ def contenders_for(
                 found += make(row, dtype)
         if "loop" in kinds or row.steps <= SHORT_STEPS:
             found.append(eager_loop(dtype))
+        if "torch-loop" in kinds and dtype == dtypes[0]:
+            found.append(torch_loop(dtype))
         if "compile" in kinds and row.steps <= SHORT_STEPS and dtype == dtypes[0]:
             found.append(compiled_loop(dtype))
         if "compile-step" in kinds and dtype == dtypes[0]:
             found.append(compiled_step(dtype))
+        if "compile-graph" in kinds and dtype == dtypes[0]:
+            found.append(graphed_steps(dtype))
     return found

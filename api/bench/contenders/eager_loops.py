@@ -1,76 +1,48 @@
-"""Plain torch loops for torch.compile: one product for all gates, then pointwise operations.
+"""Plain torch loops: one product for all gates that may share it, then pointwise operations.
 
 torch.compile unrolls a loop, so a whole one takes part at few steps only. At any number of steps
-it compiles the step, and Python loops.
+it compiles the step. Then Python loops, or one CUDA graph holds all steps.
 
 The reference serves any cell and multiplies gate by gate, so it would be a weak contender here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..inputs import Call, Inputs
 from ..rows import BenchError
 from .contender import Contender
+from .loop_steps import STEPS, Gates
 
-Gates = list[Tensor]
-Step = Callable[[Gates, Gates, list[Tensor]], list[Tensor]]
-
-
-def _lstm(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
-    i, f, z, o = (a + b for a, b in zip(x, r, strict=True))
-    c = torch.sigmoid(f) * states[1] + torch.sigmoid(i) * torch.tanh(z)
-    return [torch.sigmoid(o) * torch.tanh(c), c]
-
-
-def _slstm(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
-    i, f, z, o = (a + b for a, b in zip(x, r, strict=True))
-    _, c, n, m = states
-    kept = F.logsigmoid(f) + m
-    m = torch.where(n == 0, i, torch.maximum(i, kept)).detach()
-    i_scale, f_scale = torch.exp(i - m), torch.exp((kept - m).clamp(max=60))
-    c = f_scale * c + i_scale * torch.tanh(z)
-    n = f_scale * n + i_scale
-    return [torch.sigmoid(o) * c / n, c, n, m]
-
-
-def _elman(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
-    return [torch.tanh(x[0] + r[0])]
-
-
-def _gru(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
-    z = torch.sigmoid(x[1] + r[1])
-    n = torch.tanh(x[2] + torch.sigmoid(x[0] + r[0]) * r[2])
-    return [(1 - z) * n + z * states[0]]
-
-
-# The step of a cell, and its number of states. Biases are part of wx; the GRU's on m is left out.
-_STEPS: dict[str, tuple[Step, int]] = {
-    "lstm": (_lstm, 2),
-    "slstm": (_slstm, 4),
-    "elman": (_elman, 1),
-    "gru": (_gru, 1),
-}
+Loop = Callable[..., Tensor]
 
 
 def has_loop(cell: str) -> bool:
     """Whether a cell has a plain loop."""
-    return cell in _STEPS
+    return cell in STEPS
 
 
-def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
-    """The output h of a cell at all steps, from zero states and without biases.
+def plain_loop(
+    cell: str,
+    wx: Tensor,
+    R: Tensor,
+    b: Tensor | None = None,
+    params: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """The output h of a cell at all steps, from zero states.
 
     Args:
         cell: its name.
         wx: (B, T, N, D, Gx), as in `rnnc.scan`.
         R: (Gr, N, D, D).
+        b: (Gb, N, D); None for no biases.
+        params: (N, D) each.
 
     Returns:
         (B, T, N, D).
@@ -81,51 +53,88 @@ def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
         >>> plain_loop("elman", torch.randn(2, 5, 1, 8, 1), torch.randn(1, 1, 8, 8)).shape
         torch.Size([2, 5, 1, 8])
     """
-    return _over_time(_one_step, cell, wx, R)
+    return _over_time(_one_step, cell, wx, R, b, params)
 
 
-def _over_time(one_step: Callable[..., list[Tensor]], cell: str, wx: Tensor, R: Tensor) -> Tensor:
-    gates, heads, dim, _ = R.shape
-    batch, steps = wx.shape[:2]
-    weights = R.permute(1, 3, 0, 2).reshape(heads, dim, gates * dim)
-    states = [wx.new_zeros(batch, heads, dim) for _ in range(_STEPS[cell][1])]
+def _over_time(
+    one_step: Callable[..., Gates],
+    cell: str,
+    wx: Tensor,
+    R: Tensor,
+    b: Tensor | None,
+    params: Mapping[str, Tensor] | None,
+) -> Tensor:
+    _, heads, dim, _ = R.shape
+    more = list((params or {}).values())
+    if b is not None:  # those of gates with input come first
+        own = wx.shape[-1]
+        wx, more = wx + b[:own].movedim(0, -1), [*b[own:], *more]
+    weights = [
+        own.permute(1, 3, 0, 2).reshape(heads, dim, -1)
+        for own in torch.split(R, list(STEPS[cell].products))
+    ]
+    states = [wx.new_zeros(len(wx), heads, dim) for _ in range(STEPS[cell].states)]
     outputs = []
-    for t in range(steps):
-        states = one_step(cell, wx[:, t], weights, states)
+    for x in wx.unbind(1):  # the gradient of an index would be as large as all of wx, at each step
+        states = one_step(cell, x, weights, states, more)
         outputs.append(states[0])
     return torch.stack(outputs, 1)
 
 
-def _one_step(cell: str, wx: Tensor, weights: Tensor, states: list[Tensor]) -> list[Tensor]:
-    """States after a step: wx (B, N, D, Gx), weights (N, D, Gr * D), states (B, N, D)."""
+def _one_step(cell: str, wx: Tensor, weights: Gates, states: Gates, more: Gates) -> Gates:
+    """States after a step: wx (B, N, D, Gx), weights (N, D, gates * D) each, states (B, N, D)."""
     batch, heads, dim = states[0].shape
-    product = torch.bmm(states[0].transpose(0, 1), weights)  # (N, B, gates * D)
-    r = product.transpose(0, 1).reshape(batch, heads, -1, dim).unbind(2)
-    return _STEPS[cell][0](list(wx.unbind(-1)), list(r), states)
+
+    def times(number: int, value: Tensor) -> Gates:
+        product = torch.bmm(value.transpose(0, 1), weights[number])  # (N, B, gates * D)
+        return list(product.transpose(0, 1).reshape(batch, heads, -1, dim).unbind(2))
+
+    return STEPS[cell].run(list(wx.unbind(-1)), times, states, more)
+
+
+def torch_loop(dtype: str) -> Contender:
+    """A plain loop as it is."""
+    return _contender("torch loop", dtype, lambda: plain_loop)
 
 
 def compiled_loop(dtype: str) -> Contender:
     """A plain loop under torch.compile."""
-
-    def prepare(inputs: Inputs) -> Call:
-        return _called(inputs, torch.compile(plain_loop, fullgraph=True, dynamic=False))
-
-    return Contender("torch.compile of a loop", dtype, False, "wx ready", prepare)
+    make = partial(torch.compile, plain_loop, fullgraph=True, dynamic=False)
+    return _contender("torch.compile of a loop", dtype, make)
 
 
 def compiled_step(dtype: str) -> Contender:
     """A plain loop in Python over a step under torch.compile."""
+    return _contender("torch.compile of a step", dtype, _loop_over_compiled_step)
 
+
+def graphed_steps(dtype: str) -> Contender:
+    """The same, but all steps are one CUDA graph, and their backward is another one."""
+    name = "torch.compile of a step, all steps in a CUDA graph"
+    return _contender(name, dtype, _loop_over_compiled_step, graphed=True)
+
+
+def _loop_over_compiled_step() -> Loop:
+    return partial(_over_time, torch.compile(_one_step, fullgraph=True, dynamic=False))
+
+
+def _contender(name: str, dtype: str, make: Callable[[], Loop], graphed: bool = False) -> Contender:
     def prepare(inputs: Inputs) -> Call:
-        step = torch.compile(_one_step, fullgraph=True, dynamic=False)
-        return _called(inputs, partial(_over_time, step))
+        wx, R, b, params, cell = inputs.wx, inputs.R, inputs.b, inputs.params, inputs.row.cell
+        if R is None or not has_loop(cell):
+            wanted = f"one of {', '.join(STEPS)}"
+            raise BenchError(f"no plain loop of {cell}", wanted, "another --contenders")
+        if graphed and inputs.device != "cuda":
+            wanted = "a GPU, which has CUDA graphs"
+            raise BenchError(f"device {inputs.device!r}", wanted, "--device cuda")
+        loop, biases = make(), [] if b is None else [b]
 
-    return Contender("torch.compile of a step", dtype, False, "wx ready", prepare)
+        def run(wx: Tensor, R: Tensor, *more: Tensor) -> Tensor:
+            named = dict(zip(params, more[len(biases) :], strict=True))
+            return loop(cell, wx, R, more[0] if biases else None, named)
 
+        leaves = [wx, R, *biases, *params.values()]
+        made: Any = torch.cuda.make_graphed_callables(run, tuple(leaves)) if graphed else run
+        return Call(partial(made, *leaves), inputs.d_h.transpose(0, 1), leaves)
 
-def _called(inputs: Inputs, loop: Callable[[str, Tensor, Tensor], Tensor]) -> Call:
-    wx, R, cell = inputs.wx, inputs.R, inputs.row.cell
-    if R is None or not has_loop(cell):
-        wanted = "lstm, slstm, gru or elman"
-        raise BenchError(f"no plain loop of {cell}", wanted, "another --contenders")
-    return Call(lambda: loop(cell, wx, R), inputs.d_h.transpose(0, 1), [wx, R])
+    return Contender(name, dtype, False, "wx ready", prepare)

@@ -20,9 +20,13 @@ Kind = Literal[
     "fla",
     "fla-gla",
     "accelerated-scan",
+    "speechbrain",
+    "resets",
     "loop",
+    "torch-loop",
     "compile",
     "compile-step",
+    "compile-graph",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")

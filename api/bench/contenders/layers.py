@@ -1,4 +1,7 @@
-"""Layers of other libraries, which multiply their input themselves: torch's, TorchRL's, Haste's."""
+"""Layers of other libraries, which multiply their input themselves.
+
+They are torch's, TorchRL's, Haste's and SpeechBrain's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,12 @@ MODULES: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
 }
 _TORCHRL = "torchrl.modules.tensordict_module._rnn_triton"
 _STATES = {"lstm": 2, "gru": 1}
-_HASTE_DTYPES = {"lstm": ("float32",), "gru": ("float32", "float16")}
+_HASTE_DTYPES = {
+    "lstm": ("float32",),
+    "gru": ("float32", "float16"),
+    "layer_norm_lstm": ("float32",),
+    "indrnn": ("float32",),
+}
 
 
 def torch_module(row: Row, dtype: str) -> Contender:
@@ -43,9 +51,18 @@ def haste_layers(row: Row, dtype: str) -> Iterator[Contender]:
         yield _layer("Haste", row, dtype, _prepare_haste)
 
 
-def _layer(name: str, row: Row, dtype: str, prepare: Callable[[Inputs], Call]) -> Contender:
+def speechbrain_layers(row: Row, dtype: str) -> Iterator[Contender]:
+    """SpeechBrain's SLi-GRU, which norms the products of its input too: a loop of torch."""
+    if row.cell == "sligru":
+        norm = "a layer norm of its input product too"
+        yield _layer("SpeechBrain", row, dtype, _prepare_speechbrain, norm)
+
+
+def _layer(
+    name: str, row: Row, dtype: str, prepare: Callable[[Inputs], Call], *differs: str
+) -> Contender:
     """A layer of a row; where the row has several heads, one head alone."""
-    note = "" if row.heads == 1 else f"one head of {row.head_dim} only"
+    note = ", ".join(differs if row.heads == 1 else (f"one head of {row.head_dim} only", *differs))
     return Contender(name, dtype, False, "with input GEMM", prepare, note=note)
 
 
@@ -76,7 +93,7 @@ def torchrl_run(
 
 
 def haste_layer(cell: str, size: int, device: str, dtype: str) -> Any:
-    """Haste's module of an LSTM or a GRU, with as many features as units.
+    """Haste's module of a cell that it has, with as many features as units.
 
     `benchmarks/peers/haste.py` of rnnc's repository builds it; no package index has it.
 
@@ -85,7 +102,13 @@ def haste_layer(cell: str, size: int, device: str, dtype: str) -> Any:
     """
     build = "python benchmarks/peers/haste.py in rnnc's repository"
     haste = package("haste_pytorch", "Haste", build, device)
-    layer = {"lstm": haste.LSTM, "gru": haste.GRU}[cell](size, size)
+    names = {
+        "lstm": "LSTM",
+        "gru": "GRU",
+        "layer_norm_lstm": "LayerNormLSTM",
+        "indrnn": "IndRNN",
+    }
+    layer = getattr(haste, names[cell])(size, size)
     return layer.to(device, DTYPES[dtype])
 
 
@@ -98,6 +121,15 @@ def _prepare_torch(inputs: Inputs) -> Call:
 def _prepare_haste(inputs: Inputs) -> Call:
     row = inputs.row
     return _module_call(haste_layer(row.cell, row.head_dim, inputs.device, inputs.dtype), inputs)
+
+
+def _prepare_speechbrain(inputs: Inputs) -> Call:
+    row, size = inputs.row, inputs.row.head_dim
+    asked = "speechbrain.nnet.RNN", "SpeechBrain", "pip install speechbrain"
+    x = inputs.draw(row.batch, row.steps, size, scale=1)
+    layer = package(*asked).SLiGRU(size, x.shape, ff_normalization="layernorm").to(x)
+    seed = inputs.d_h[:, :, 0].transpose(0, 1).contiguous()
+    return Call(lambda: layer(x)[0], seed, [x, *layer.parameters()])
 
 
 def _module_call(module: Any, inputs: Inputs) -> Call:

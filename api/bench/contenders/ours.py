@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
@@ -12,20 +13,28 @@ from ...runtime.scan.scan import scan
 from ..inputs import Call, Inputs
 from .contender import Contender
 
+RESETS = 0.01  # of all steps
+
 
 def scans(dtype: str, device: str) -> Iterator[Contender]:
     """`scan` on the CPU, or with each kind of plan on a GPU."""
     if device == "cpu":
-        yield Contender("rnnc", dtype, True, "wx ready", _scan("auto", "auto"))
+        yield Contender("rnnc", dtype, True, "wx ready", scan_call("auto", "auto"))
         return
     for variant in variants():
-        run = _scan("cuda", variant)
+        run = scan_call("cuda", variant)
         yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
+
+
+def scan_with_resets(dtype: str) -> Contender:
+    """`scan` of rows that start anew at 1 % of all steps."""
+    name, note = f"rnnc, {RESETS:.0%} resets", "rows start anew on the way"
+    return Contender(name, dtype, True, "wx ready", scan_call("auto", "auto", RESETS), note=note)
 
 
 def eager_loop(dtype: str) -> Contender:
     """The reference: a loop of torch operations."""
-    return Contender("eager loop", dtype, False, "wx ready", _scan("reference", "auto"))
+    return Contender("eager loop", dtype, False, "wx ready", scan_call("reference", "auto"))
 
 
 def module(dtype: str) -> Contender:
@@ -33,9 +42,18 @@ def module(dtype: str) -> Contender:
     return Contender("rnnc.RNN", dtype, True, "with input GEMM", _module)
 
 
-def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
+def scan_call(backend: str, variant: str, resets: float = 0.0) -> Callable[[Inputs], Call]:
+    """What makes a call of `rnnc.scan`.
+
+    Args:
+        backend: of the call.
+        variant: likewise.
+        resets: the share of all steps at which a row starts anew.
+    """
+
     def prepare(inputs: Inputs) -> Call:
-        given = {name: value.T for name, value in inputs.given.items()} or None
+        given = {name: value.transpose(0, 1) for name, value in inputs.given.items()} or None
+        reset = torch.rand(inputs.wx.shape[:2], device=inputs.device) < resets if resets else None
 
         def run() -> Tensor:
             over_time, _ = scan(
@@ -46,6 +64,7 @@ def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
                 R_diag=inputs.R_diag,
                 params=inputs.params,
                 inputs=given,
+                reset=reset,
                 backend=backend,
                 variant=variant,
             )

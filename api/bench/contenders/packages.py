@@ -21,11 +21,11 @@ def package(module: str, name: str, write: str, device: str = "cuda") -> Any:
         ...     package("no_such_module", "Example", "pip install example")
         ... except BenchError as error:
         ...     print(error.found)
-        No module named 'no_such_module'
+        not installed: No module named 'no_such_module'
     """
     if device != "cuda":
         raise BenchError(f"device {device!r}", f"a GPU, where {name} has kernels", "--device cuda")
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise BenchError(str(error), name, write) from error
+        raise BenchError(f"not installed: {error}", name, write) from error

@@ -11,12 +11,27 @@ import torch
 
 from ..contenders.kinds import Kind
 from ..modules.cases import among
-from ..rows import Row
+from ..rows import Pair, Row
 
 UNITS = 768
 STEPS = 1024
 _BATCH = 16
 Float32 = Literal["tf32", "ieee"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A time that another project has published, for the sizes of a case.
+
+    Attributes:
+        by: the project.
+        microseconds: of a step: of a forward, and of a forward and its backward.
+        where: the device, and where it stands.
+    """
+
+    by: str
+    microseconds: Pair
+    where: str
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,7 @@ class PeerCase:
         kinds: of contenders.
         peer_dtypes: further dtypes of torch's modules.
         float32: how torch's modules and rnnc round products of float32.
+        published: what nobody can measure here.
     """
 
     row: Row
@@ -36,6 +52,7 @@ class PeerCase:
     kinds: tuple[Kind, ...]
     peer_dtypes: tuple[str, ...] = ()
     float32: Float32 = "tf32"
+    published: Published | None = None
 
     def __str__(self) -> str:
         dtypes = [f"float32 ({self.float32})" if d == "float32" else d for d in self.dtypes]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from ...cellspec.library import load
 from ..contenders.kinds import Kind
 from ..measure import Settings, measure_row
 from ..results import PHASES, Comparison, Result
+from ..timing import SECONDS_PER_PHASE
 from .cases import PeerCase, float32_products
 
 
@@ -19,12 +21,13 @@ def measure_peers(
     repeat: int,
     deadline: float,
     ready: float,
+    seconds: float = SECONDS_PER_PHASE,
 ) -> dict[str, Any]:
     """Time contenders of a case in turns, behind queued work.
 
     The result has the sizes, the times in milliseconds of each contender that ran, and the reason
     of each that did not. None starts after `deadline`, a `time.monotonic()`, and each must be
-    compiled in `ready` seconds.
+    compiled in `ready` seconds. A slow contender runs for some `seconds`, three times at least.
 
     Example:
         >>> import time
@@ -44,6 +47,7 @@ def measure_peers(
         queued=True,
         deadline=deadline,
         ready=ready,
+        seconds=seconds,
     )
     with float32_products(case.float32):
         return _record(case, measure_row(case.row, load(case.row.cell), settings))
@@ -76,6 +80,7 @@ def _record(case: PeerCase, found: Comparison) -> dict[str, Any]:
         "name": str(case),
         **sizes,
         "float32": case.float32,
+        **({"published": asdict(case.published)} if case.published else {}),
         "contenders": [_contender(result) for result in found.results],
         "left_out": found.left_out,
     }

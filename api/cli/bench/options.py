@@ -36,26 +36,39 @@ class BenchOptions:
     ragged: bool = _option(
         "Time rows of several lengths, and resets, instead of rows.", "--ragged", default=False
     )
+    scans: bool = _option(
+        "Time cells without R on a GPU beside what their bytes take, and beside other scans,"
+        " instead of rows.",
+        "--scans",
+        default=False,
+    )
     peers: bool = _option(
         "Check and time all peers over head dim, batch and length, instead of rows.",
         "--peers",
         default=False,
     )
+    stages: bool = _option(
+        "Time cells with stages beside loops of torch and other libraries, instead of rows.",
+        "--stages",
+        default=False,
+    )
     cases: str | None = _option(
-        "With --users, --ragged or --peers: a part of the cases' names, such as PPO, or their"
-        " numbers, such as 1-3."
+        "With --users, --ragged, --scans, --peers or --stages: a part of the cases' names, such as"
+        " PPO, or their numbers, such as 1-3."
     )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
     batch: int | None = _option("Batch rows; the row's, or 16.")
     steps: int | None = _option("Steps; 1024 by default.")
-    dtype: str | None = _option("Some of bfloat16,float16,float32; on a GPU the first two.")
+    dtype: str | None = _option(
+        "Some of bfloat16,float16,float32; on a GPU the first two, with --scans the first."
+    )
     peer_dtype: str | None = _option(
         "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
     )
     contenders: str | None = _option(
-        f"Some of {', '.join(KINDS)}; {','.join(DEFAULT_KINDS)} by default, and with --peers all"
-        " but FlashRNN, which compiles half a minute for each size.",
+        f"Some of {', '.join(KINDS)}; {','.join(DEFAULT_KINDS)} by default, and with --peers and"
+        " --stages all but FlashRNN, which compiles half a minute for each size.",
         metavar="KINDS",
     )
     eager: bool = _option("Run the eager loop at all steps too.", "--eager", default=False)
@@ -76,7 +89,8 @@ class BenchOptions:
         "A JSON file of targets and other libraries' times to compare with."
     )
     json: Path | None = _option(  # noqa: RUF009 - likewise
-        "With --users or --peers: a JSON file to add to. Cases that it has are not measured again."
+        "With --users, --peers or --stages: a JSON file to add to. Cases that it has are not"
+        " measured again."
     )
     plot: Path | None = _option(  # noqa: RUF009 - likewise
         "A file for a picture of the table, such as users.svg."

@@ -1,4 +1,4 @@
-"""What `rnnc bench --peers` does: it checks and times all peers, prints and writes it."""
+"""What `rnnc bench --peers` and `--stages` do: they time all peers, print and write it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -22,6 +22,8 @@ from ...bench.peers.measure import measure_peers, merged
 from ...bench.peers.text import checks_table, peers_table
 from ...bench.report import Record, machine_line
 from ...bench.rows import Row
+from ...bench.stages.cases import stage_cases
+from ...bench.timing import SECONDS_PER_PHASE
 from ...cellspec.library import load
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import Limits
@@ -39,31 +41,64 @@ from .pictures import peers_marks
 _METHOD = (
     "milliseconds: {clock}; median of at most as many runs as --repeat says, 30 by default, after"
     " 5; contenders in turns, those that compile long after the others; gradients of all inputs and"
-    " weights. Errors: norm of the difference from float64 over the norm"
+    " weights"
 )
-_PACKAGES = ("flash-linear-attention", "fla-core", "accelerated-scan", "torchrl", "haste_pytorch")
+_ERRORS = ". Errors: norm of the difference from float64 over the norm"
+_PACKAGES = (
+    "flash-linear-attention",
+    "fla-core",
+    "accelerated-scan",
+    "torchrl",
+    "haste_pytorch",
+    "speechbrain",
+)
 _CHECKED = {"cuda": (64, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
-# Those that compile for seconds to minutes at their first call are timed after all others, in this
-# order.
+# Those that compile for seconds to minutes at their first call, or take a second for each, are
+# timed after all others, in this order.
 _SLOW: tuple[Kind, ...] = (
     "fla",
     "torchrl",
     "compile-step",
+    "compile-graph",
     "fla-gla",
     "compile",
     "flashrnn",
     "flashrnn-alternating",
     "flashrnn-packed",
+    "torch-loop",
 )
 # nvcc takes half a minute for each size of FlashRNN, so it takes part where it is asked for.
 _DEFAULT = tuple(kind for kind in KINDS if not kind.startswith("flashrnn"))
 _READY = 60.0  # seconds in which a contender must be compiled, unless its share is larger
 
 
-def bench_peers(options: BenchOptions, device: str, command: str) -> None:
-    """Check and time all peers, and print and write what was found.
+class Suite(NamedTuple):
+    """What a command times.
+
+    Attributes:
+        option: of `rnnc bench`.
+        cases: those of a device that a word names.
+        file: the start of a record's name.
+        checked: whether layers of the peers are compared with float64 too.
+        seconds: for which a slow contender runs in each phase.
+    """
+
+    option: str
+    cases: Callable[[str, str | None], Sequence[PeerCase]]
+    file: str
+    checked: bool = False
+    seconds: float = SECONDS_PER_PHASE
+
+
+PEERS = Suite("peers", peer_cases, "comparison", checked=True)
+STAGES = Suite("stages", stage_cases, "stages", seconds=0.2)  # each has a loop of a second
+
+
+def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) -> None:
+    """Time all peers, check them if the suite says so, and print and write what was found.
 
     Args:
+        suite: the cases.
         options: the options of the command.
         device: "cpu" or "cuda".
         command: the command line, for the record.
@@ -73,13 +108,13 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
     """
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
     kinds = _DEFAULT if options.contenders is None else tuple(kinds_named(options.contenders))
-    record = _Found(options, device, command)
-    cases = peer_cases(device, options.cases)
+    record = _Found(suite, options, device, command)
+    cases = suite.cases(device, options.cases)
     print_lines(machine_line(record.file.machine))
     torch.manual_seed(0)
     with CompilePool() as pool:
         ahead = options.ahead and device == "cuda"
-        wait = _submitted(pool, cases) if ahead else lambda case, until: None
+        wait = _submitted(pool, cases, suite.checked) if ahead else lambda case, until: None
         quick = tuple(kind for kind in kinds if kind not in _SLOW)
         slow = [(kind,) for kind in _SLOW if kind in kinds]
         groups = [own for own in (quick, *slow) if own]
@@ -93,14 +128,15 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
                 until = now + max(share, min(_READY, deadline - now))
                 record.time(case, own, until, deadline, _ready(deadline - now, waiting))
                 waiting -= 1
-            if own == quick:
+            if own == quick and suite.checked:
                 record.check(own, deadline)
         # A check compiles again, for another size, so it must not take time from the next cases.
-        for own in slow:
+        for own in slow if suite.checked else ():
             record.check(own, deadline)
-    print_table(checks_table([Check(**check) for check in record.checks.values()]))
+    if suite.checked:
+        print_table(checks_table([Check(**check) for check in record.checks.values()]))
     print_table(peers_table(list(record.cases.values())))
-    title = f"rnnc bench --peers: {record.file.title}"
+    title = f"rnnc bench --{suite.option}: {record.file.title}"
     marks = list(peers_marks(list(record.cases.values())))
     write_picture(options.plot, title, "ms of forward + backward", marks)
     for path in record.file.paths:
@@ -110,24 +146,24 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
 class _Found:
     """What was found, in a file after each case: whatever ends the run, nothing of it is lost."""
 
-    def __init__(self, options: BenchOptions, device: str, command: str) -> None:
-        self._options, self._device = options, device
+    def __init__(self, suite: Suite, options: BenchOptions, device: str, command: str) -> None:
+        self._suite, self._options, self._device = suite, options, device
         self.file = Record(device, command)
         self.file.head["machine"] |= _versions()
-        commands, checks, cases = (
-            earlier_results(options.json, self.file.machine, name)
-            for name in ("commands", "checks", "cases")
+        commands, cases = (
+            earlier_results(options.json, self.file.machine, name) for name in ("commands", "cases")
         )
+        checks = earlier_results(options.json, self.file.machine, "checks") if suite.checked else []
         commands = list(dict.fromkeys([*commands, command]))
         clock = "CUDA events behind queued work" if device == "cuda" else "the host's clock"
         self.file.head |= {
             "command": "; ".join(commands),
             "commands": commands,
             "machine": known_machine(options.json, self.file.machine),
-            "method": _METHOD.format(clock=clock),
+            "method": _METHOD.format(clock=clock) + _ERRORS * suite.checked,
         }
         folder = options.output
-        self.file.into(options.json, folder and folder / f"comparison-{self.file.stem}.json")
+        self.file.into(options.json, folder and folder / f"{suite.file}-{self.file.stem}.json")
         self.cases = {case["name"]: case for case in cases}
         self.checks = {_key(check): check for check in checks}
 
@@ -143,7 +179,8 @@ class _Found:
         if not asked or now > deadline:
             return
         until = min(until, deadline)
-        found = measure_peers(case, self._device, asked, self._options.repeat, until, ready)
+        limits = self._options.repeat, until, ready, self._suite.seconds
+        found = measure_peers(case, self._device, asked, *limits)
         self.cases[name] = merged(before, found)
         print_lines(f"{name}, {', '.join(asked)}: {time.monotonic() - now:.1f} s")
         self._write()
@@ -164,7 +201,8 @@ class _Found:
                     return
 
     def _write(self) -> None:
-        self.file.write(checks=list(self.checks.values()), cases=list(self.cases.values()))
+        checks = {"checks": list(self.checks.values())} if self._suite.checked else {}
+        self.file.write(**checks, cases=list(self.cases.values()))
 
 
 _KIND_OF: dict[str, Kind] = {
@@ -201,14 +239,16 @@ def _names(case: PeerCase, kind: Kind, device: str) -> set[str]:
     return {f"{each.name}, {each.dtype}" for each in found}
 
 
-def _submitted(pool: CompilePool, cases: Sequence[PeerCase]) -> Callable[[PeerCase, float], None]:
+def _submitted(
+    pool: CompilePool, cases: Sequence[PeerCase], checked: bool
+) -> Callable[[PeerCase, float], None]:
     """Compile rnnc's kernels on all cores, and give what waits for those of a case."""
     limits = device_limits(torch.cuda.current_device())
     kernels = {str(case): list(_kernels(case, limits)) for case in cases}
     for case in cases:
         pool.submit(load(case.row.cell), kernels[str(case)])
     units, batch, steps = _CHECKED["cuda"]
-    for cell in ("lstm", "gru"):
+    for cell in ("lstm", "gru") if checked else ():
         for case in (
             PeerCase(Row(cell, 1, units, batch, steps), ("bfloat16", "float16", "float32"), ()),
             PeerCase(Row(cell, 1, units, batch, steps), ("float32",), (), float32="ieee"),

@@ -8,6 +8,7 @@ from typing import Any
 from ...bench.modules.measure import Result, Side, UserResult
 from ...bench.modules.plans import PlanResult
 from ...bench.results import PHASES, Comparison
+from ...bench.scans.measure import ScanResult
 from ..picture import Mark
 
 
@@ -71,6 +72,20 @@ def peers_marks(cases: Sequence[dict[str, Any]]) -> Iterator[Mark]:
             name = f"{each['name']}, {each['dtype']}"
             ours = each["name"].startswith("rnnc")
             yield Mark(case["name"], name, each["forward_backward"], ours)
+
+
+def scans_marks(found: Sequence[ScanResult]) -> Iterator[Mark]:
+    """Times of a forward and its backward of all contenders, and the floor.
+
+    Args:
+        found: what was measured.
+    """
+    for result in found:
+        row = f"{result.case}, {result.dtype}"
+        for name, took in result.took.items():
+            yield Mark(row, name, took.forward_backward, ours=name.startswith("rnnc auto"))
+        if result.floor:
+            yield Mark(row, "floor", result.floor.forward_backward)
 
 
 def plans_marks(found: Sequence[PlanResult]) -> Iterator[Mark]:

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from rich.console import Console
@@ -21,7 +22,7 @@ from ...bench.results import Comparison
 from ...bench.rows import BenchError, Row, rows_named
 from ...bench.text import comparison_table, notes, summary_table
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import counted
+from ...codegen.shape import Dtype, counted
 from ...errors import RnncError
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
@@ -29,9 +30,10 @@ from ..find import find_cell
 from ..picture import check_picture, write_picture
 from ..progress import stage, stages
 from .options import BenchOptions
-from .peers import bench_peers
+from .peers import PEERS, STAGES, bench_peers
 from .pictures import rows_marks
 from .ragged import bench_ragged
+from .scans import bench_scans
 from .users import bench_users
 
 
@@ -53,9 +55,15 @@ def bench(options: BenchOptions, command: str) -> None:
     if options.ragged:
         bench_ragged(options, _device(options.device), command)
         return
-    if options.peers:
-        bench_peers(options, _device(options.device), command)
+    if options.scans:
+        device = _device(options.device)
+        dtype = cast(Dtype, _dtypes(options.dtype, device)[0])
+        bench_scans(options, device, dtype, command)
         return
+    for suite in (PEERS, STAGES):
+        if getattr(options, suite.option):
+            bench_peers(suite, options, _device(options.device), command)
+            return
     settings = _settings(options)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors(rows={})
     chosen = _rows(options, anchors)

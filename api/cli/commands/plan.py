@@ -17,6 +17,7 @@ from ..options import (
     Heads,
     Plot,
     Scalar,
+    Steps,
     VariantOption,
 )
 
@@ -36,7 +37,7 @@ def plan_command(
     bidirectional: Annotated[
         bool, typer.Option("--bidirectional", help="Both directions of time: how they run.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of a sequence.")] = 1024,
+    steps: Steps = 1024,
     plot: Plot = None,
 ) -> None:
     """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.

@@ -17,6 +17,7 @@ from ..options import (
     SaveOption,
     SaveWord,
     Scalar,
+    Steps,
 )
 
 
@@ -26,6 +27,7 @@ def tune_command(
     head_dim: HeadDim = 64,
     dtype: DtypeOption = Scalar.BFLOAT16,
     batch: Batch = 16,
+    steps: Steps = 1024,
     save: SaveOption = SaveWord.GATES,
     candidates: Annotated[
         int | None,
@@ -36,10 +38,11 @@ def tune_command(
     """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
 
     Forward and backward are timed separately; a star marks the fastest of each. From then on
-    variant="auto" uses it for calls of that size. RNNC_TUNE=1 does the same for every size that is
+    variant="auto" uses it for calls of that size: of any number of steps, or without R from so many
+    on, as plans are chosen. RNNC_TUNE=1 does the same for every size that is
     used. The result is kept in the folder of the compiled kernels.
     """
     from ..tune import print_tuning
 
-    shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+    shape = Shape(heads, head_dim, batch, steps, dtype=dtype.value)
     print_tuning(cell, shape, save.value, candidates, plot)

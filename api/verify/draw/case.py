@@ -21,6 +21,7 @@ _DTYPES = {
 }
 HALF = ("bfloat16", "float16")
 _SCANS = 0.25  # the share of cells without matrices that are drawn as such
+_AFFINE = 0.5  # of them, the share that a scan plan computes
 _LOOPS = 0.35  # of the others, the share of cells with loops
 _STAGES = 0.3  # the share of cells with stages
 
@@ -63,8 +64,10 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
     cell = with_draws(Random(f"rnnc draws {seed} {number}"), cell, through == "scan")
     loops, scans = Random(f"rnnc loops {seed} {number}"), Random(f"rnnc scans {seed} {number}")
+    affine = False
     if scans.random() < _SCANS:
-        cell = without_matrices(scans, cell, apart, half)
+        affine = scans.random() < _AFFINE
+        cell = without_matrices(scans, cell, apart, half, affine)
     elif loops.random() < _LOOPS:
         cell = with_loops(loops, cell, apart, half)
     stages = Random(f"rnnc stages {seed} {number}")
@@ -74,7 +77,7 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     cell = with_keywords(Random(f"rnnc keywords {seed} {number}"), cell)
     variant = settings.variant
     if variant == "any":
-        variant = _variant(random, cell, dtype, staged)
+        variant = _variant(random, cell, dtype, staged, affine)
     case = Case(
         cell,
         seed=random.randrange(2**31),
@@ -107,7 +110,8 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
 
 def _ragged(random: Random, case: Case) -> Case:
     """The case with lengths, resets or both; the loop of such a case takes rows one by one."""
-    if random.random() < 0.6 or not 0 < case.batch * case.steps <= 60:
+    most = 700 if case.variant == "scan" else 60
+    if random.random() < 0.6 or not 0 < case.batch * case.steps <= most:
         return case
     kind = random.choice(["lengths", "resets", "both"])
     steps, rows = range(case.steps), range(case.batch)
@@ -122,7 +126,7 @@ def _ragged(random: Random, case: Case) -> Case:
     return replace(case, lengths=lengths, resets=resets, reset_to=reset_to)
 
 
-def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
+def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool, affine: bool) -> str:
     """A kind of plan that is likely to exist for the cell."""
     weights = {"auto": 2, "alternating": 3}
     if dtype != "float64":
@@ -130,7 +134,8 @@ def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
         if cell.pairs(True):  # without one, blocks have nothing to exchange
             weights["grid"] = 3
     if not cell.pairs(True):
-        weights |= {"walk": 6, "scan": 3}  # a scan is refused where the recurrence is not affine
+        # A scan is refused where the recurrence is not affine.
+        weights |= {"walk": 6, "scan": 12 if affine else 1}
     if staged:
         weights = {v: w for v, w in weights.items() if v == "auto" or KINDS[v].takes_stages}
     return random.choices(list(weights), list(weights.values()))[0]
@@ -139,9 +144,11 @@ def _variant(random: Random, cell: CellDraw, dtype: str, staged: bool) -> str:
 def _sizes(random: Random, half: bool, device: str, variant: str) -> dict[str, Any]:
     large = 5000 if device == "cpu" else 40000
     small = [1, 2, 3, 5, 7]
+    long = [100, 300, 700] if variant == "scan" and device == "cuda" else []  # of several tiles
     while True:
         batch = random.choices([0, *small, 8, 13, 17, 33, 40], [1] + [5] * 5 + [2] * 5)[0]
-        steps = random.choices([0, *small, 11, 17, 30], [1] + [6] * 5 + [0 if half else 1] * 3)[0]
+        few = [1] + [6] * 5 + [0 if half else 1] * 3
+        steps = random.choices([0, *small, 11, 17, 30, *long], few + [5] * len(long))[0]
         heads = random.choices([1, 2, 3, 4, 5], [5, 3, 2, 1, 1])[0]
         dims = [*small, 8, 16, 17, 31, 32, 33, 64, 67, 70]
         if device == "cuda":

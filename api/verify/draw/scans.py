@@ -13,7 +13,9 @@ from .tree import CellDraw, GateDraw, Node, call, name, number
 _Body = list[tuple[str, Node]]
 
 
-def without_matrices(random: Random, cell: CellDraw, apart: bool, half: bool) -> CellDraw:
+def without_matrices(
+    random: Random, cell: CellDraw, apart: bool, half: bool, affine: bool
+) -> CellDraw:
     """The cell with the same declarations, no matrices, and another body.
 
     Each of its states, or each pair of them, reads itself in a drawn way: in a sum, in a maximum,
@@ -24,8 +26,10 @@ def without_matrices(random: Random, cell: CellDraw, apart: bool, half: bool) ->
         cell: without loops.
         apart: as in `with_loops`.
         half: likewise; then no state is in a maximum, which rounding would decide.
+        affine: whether each state that reads itself is in a sum, as a scan plan wants it.
     """
-    keeps = random.random() < 0.3
+    # In a scan a diagonal weight reads a state of the part that takes its gate.
+    keeps = random.random() < 0.3 and not (affine and len(cell.states) > 1)
     gates = tuple(_without_matrix(gate, keeps) for gate in cell.gates)
     cell = replace(cell, gates=gates)
     own = {gate.name for gate in gates if gate.recurrent}
@@ -33,7 +37,7 @@ def without_matrices(random: Random, cell: CellDraw, apart: bool, half: bool) ->
     if not free:  # nothing to draw coefficients from
         return replace(cell, body=_sums([s.name for s in cell.states], sorted(own)))
     switches = [d.name for d in cell.declared if d.switch]
-    parts = _Parts(random, Grammar(random, free, switches, apart, half), sorted(own))
+    parts = _Parts(random, Grammar(random, free, switches, apart, half), sorted(own), affine)
     states = [s.name for s in cell.states]
     random.shuffle(states)
     while states:
@@ -68,26 +72,30 @@ class _Parts:
         random: the source of all choices.
         free: draws what no state of the next part enters.
         gates: with diagonal weights, which the next sum takes.
+        affine: as in `without_matrices`.
     """
 
-    def __init__(self, random: Random, free: Grammar, gates: Sequence[str]) -> None:
+    def __init__(self, random: Random, free: Grammar, gates: Sequence[str], affine: bool) -> None:
         self.body: _Body = []
         self._random, self._free, self._gates = random, free, list(gates)
+        self._affine = affine
 
     def add(self, states: Sequence[str], half: bool) -> None:
         """Add a part of one state or two."""
         if len(states) == 2:
             updates = self._random.choice([self._turned, self._mixed])(*states)
         else:
-            ways = [self._sum, self._sum, self._any, self._output]
-            ways += [self._sum if half else self._maximum]
+            ways = [self._sum, self._sum, self._output]
+            if not self._affine:
+                ways += [self._any, self._sum if half else self._maximum]
             updates = [self._random.choice(ways)(states[0])]
         known = {value for _, value in self.body}
         for state, update in zip(states, updates, strict=True):
             if update in known:
                 update = call("+", update, call("*", number(0.25), self._free.bounded(1)))
             self.body.append((f"new_{state}", self._with_gates(update)))
-        self._free.leaves += [*states, *(f"new_{state}" for state in states)]
+        read = [f"new_{state}" for state in states]  # a scan has no old value of another part
+        self._free.leaves += read if self._affine else [*states, *read]
 
     def _with_gates(self, update: Node) -> Node:
         """The update with the gates that have diagonal weights; no product may read them."""

@@ -81,7 +81,7 @@ def load_weights(rnn: RNN, weights: Mapping[str, Tensor]) -> None:
 def _scale(name: str, weight: Tensor) -> float:
     # Matrices contract, so that the loop's error is a fair measure; the others are moderate.
     kind = name.rpartition("_l")[0]
-    scale = {"weight_ih": 0.8, "weight_hr": 0.9, "weight_hh": 0.5}.get(kind)
+    scale = {"weight_ih": 0.8, "weight_hr": 0.9, "weight_hh": 0.5, "weight_hs": 0.5}.get(kind)
     return 0.4 if scale is None else scale / weight.shape[-1] ** 0.5
 
 

@@ -10,7 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
-from ..copies import row_pitch, unweighted_pitch
+from ..copies import WORD_BYTES, row_pitch, unweighted_bytes
 from ..limits import Limits
 from ..matrix_sources import matrix_sources
 from ..mma import (
@@ -117,7 +117,9 @@ def block_problem(
         working = backward_registers(pointwise, shape, rows, widest)
     loads: Expression | int = ahead * stage
     if cell.inputs:
-        loads = loads + unweighted_pitch(cell) * GROUP_UNITS * rows * ahead * warps * groups
+        words = WORD_BYTES * GROUP_UNITS * rows * warps * groups
+        others = unweighted_bytes(cell, rows * row_pitch(1, dim, shape.dtype), words)
+        loads = loads + others * ahead
     if tables:
         loads = loads + warps * part_bytes(tables, rows) + ahead * number_bytes(tables, rows)
         loads = loads + store_bytes(tables, rows, dim, shape.dtype)

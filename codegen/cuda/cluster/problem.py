@@ -10,7 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
-from ..copies import unweighted_pitch, warp_pitch
+from ..copies import WORD_BYTES, unweighted_bytes, warp_pitch
 from ..limits import Limits
 from ..matrix_sources import matrix_sources
 from ..mma import (
@@ -155,8 +155,9 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         (K_TILE_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
     )
     group = warp_pitch(len(layout.input_gates), GROUP_UNITS, shape.dtype)
-    group += unweighted_pitch(cell) * GROUP_UNITS
-    inputs = groups * TILE_N * group
+    row = warp_pitch(1, GROUP_UNITS, shape.dtype)
+    others = unweighted_bytes(cell, row, WORD_BYTES * GROUP_UNITS)
+    inputs = groups * TILE_N * (group + others)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
     buffers = 2 * (len(sources) * TILE_N * K_TILE_BYTES) * buffer + parts
     if tables:
@@ -245,7 +246,9 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     buffers = 2 * TILE_N * EXCHANGE_ROW_BYTES * row + 2 * shares
     inputs: Expression | int = units * (TILE_N * step // ITEM_UNITS)
     if cell.inputs:
-        inputs = inputs + unweighted_pitch(cell) * WARP * warps * items
+        rows = units * (TILE_N * warp_pitch(1, ITEM_UNITS, shape.dtype) // ITEM_UNITS)
+        words = WORD_BYTES * WARP * warps * items
+        inputs = inputs + unweighted_bytes(cell, rows, words)
     if tables:
         item_groups = m.int("item_groups", 1, shape.head_dim)  # of the block, at most its warps
         m.require(ITEM_UNITS * item_groups <= units, "every group has units")

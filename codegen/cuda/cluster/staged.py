@@ -6,11 +6,12 @@ import math
 from collections import Counter
 
 from ...shape import Dtype
-from .. import stage_bytes
 from ..mma import TILE_N, WARP
+from ..stage_bytes import ONE_NUMBER
 from ..stage_tables import StageTables
 
 _SUM_BYTES = 4  # of a part of a product
+_WORD_BYTES = 4  # of a number of a head
 _BUFFERS = 2  # of each exchange
 _BARRIER_BYTES = 16  # two mbarriers
 
@@ -58,12 +59,25 @@ def barrier_bytes(tables: StageTables) -> int:
 
 
 def part_bytes(tables: StageTables) -> int:
-    """Bytes for what one warp, or one block of the cluster, knows of each number of a head.
+    """Bytes for what one warp, or one block of the cluster, knows of the numbers of a head.
 
     Args:
         tables: the stages of a direction.
     """
-    return _BUFFERS * stage_bytes.part_bytes(tables, TILE_N)
+    stages = {statistic.stage for statistic in tables.statistics}
+    words = sum(_record_words(tables, stage) for stage in stages)
+    return _BUFFERS * words * _WORD_BYTES * TILE_N
+
+
+def _record_words(tables: StageTables, stage: int) -> int:
+    """The same number as record_words in lib/stages/cluster/statistics.cuh."""
+    words = 0
+    for statistic in tables.statistics:
+        if statistic.stage == stage:
+            own = 1 if statistic.kind in ONE_NUMBER else 2
+            words = own * math.ceil(words / own) + own
+    unit = 2 if words <= 2 else 4
+    return unit * math.ceil(words / unit)
 
 
 def shared_tile_bytes(tables: StageTables, splits: int) -> int:

@@ -77,6 +77,7 @@ class ClusterConstants:
         size: additional time by the number of blocks in a cluster.
         called: how much longer an exchange within a step takes, of what called gates multiply.
         statistics: the same of parts of statistics alone.
+        part: of each exchange within a step, for each block, whose part all blocks read.
         received: ns per KiB that a block receives.
         matrix: of a scheduler's matrix unit, per fragment of R.
         chain: per fragment of R of a warp, which waits for the accumulator of the one before.
@@ -94,6 +95,7 @@ class ClusterConstants:
     size: Mapping[int, PerDirection]
     called: PerDirection
     statistics: PerDirection
+    part: PerDirection
     received: PerDirection
     matrix: PerDirection
     chain: PerDirection

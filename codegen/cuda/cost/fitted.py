@@ -50,8 +50,9 @@ H200 = GpuConstants(
             }
         ),
         # Of GRU (reset first), LEM and a normed LSTM at 3 x 256 on an H100 (2026-11-27), bfloat16.
-        called=PerDirection(100, 270),
-        statistics=PerDirection(280, 190),
+        called=PerDirection(100, 78),
+        statistics=PerDirection(280, 70),
+        part=PerDirection(0, 12),
         received=PerDirection(48.9, 34.2),
         matrix=PerDirection(3.2, 4.5),
         chain=PerDirection(0.4, 0.7),

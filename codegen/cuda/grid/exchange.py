@@ -8,10 +8,10 @@ from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Direction
 from ..mma import K_TILE_BYTES, WARP
+from ..stage_bytes import ONE_NUMBER
 from ..stage_tables import StageTables, stage_tables
 
 _VECTOR_WORDS, _VECTOR_BYTES = 4, 16
-_ONE_NUMBER = ("mean", "total")  # kinds of statistics whose parts have one word; others have two
 
 
 def exchanged_k_tiles(
@@ -39,7 +39,7 @@ def _statistic_k_tiles(tables: StageTables, dim: int, units: int) -> int:
     vectors = 0
     for stage in {statistic.stage for statistic in tables.statistics}:
         own = [statistic.kind for statistic in tables.statistics if statistic.stage == stage]
-        words = sum(1 if kind in _ONE_NUMBER else 2 for kind in own)
+        words = sum(1 if kind in ONE_NUMBER else 2 for kind in own)
         vectors += parts * math.ceil(words / _VECTOR_WORDS)
     return math.ceil(vectors * _VECTOR_BYTES / K_TILE_BYTES)
 

@@ -30,6 +30,11 @@ def real_bytes(dtype: Dtype) -> int:
     return max(4, ELEMENT_BYTES[dtype])
 
 
+def factor_bytes(dtype: Dtype) -> int:
+    """Bytes of an entry of a map of steps, which has more digits than float32."""
+    return 8 if ELEMENT_BYTES[dtype] > 2 else 4
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScanPlan(UnitPlan):
     """Blocks compute tiles of steps of 32 channels; a channel is a unit of a batch row.
@@ -96,9 +101,10 @@ class ScanPlan(UnitPlan):
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
-        each, real = self.carried, real_bytes(self.dtype)
-        used = self.threads * (each * (each + 2) * real + each * _COUNTER_BYTES)
-        used += WARP * (each * (each + 1) * real + each * _COUNTER_BYTES)  # the map of the tile
+        each, real, factor = self.carried, real_bytes(self.dtype), factor_bytes(self.dtype)
+        used = self.threads * each * (each * factor + 2 * real + _COUNTER_BYTES)
+        # The map of the tile, beside those of its warps.
+        used += WARP * each * (each * factor + real + _COUNTER_BYTES)
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8

@@ -23,14 +23,9 @@ from ...hoisting import hoisted
 from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
+from ..cost.quick import QUICK
 from ..mma import SCHEDULERS
 from .plan import WalkPlan
-
-# Functions of a few comparisons or none.
-_QUICK = frozenset(
-    "abs clip clip_gradient hardtanh heaviside leaky_relu maximum minimum relu relu6 sign square"
-    " stop_gradient where with_gradient".split()
-)
 
 
 def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
@@ -88,4 +83,4 @@ def _waits_for_function(inputs: CostInputs, direction: Direction) -> bool:
 
 
 def _takes_time(node: Node) -> bool:
-    return node.op in LOOPS or (node.op == "call" and node.name not in _QUICK)
+    return node.op in LOOPS or (node.op == "call" and node.name not in QUICK)

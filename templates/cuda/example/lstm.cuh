@@ -1,6 +1,6 @@
 // What the generated sources of an LSTM define ahead of the library's headers: with RNNC_PLAIN
 // those of plain plans, which define no switch; without it those of an LSTM with an input that no
-// weight multiplies, with all switches.
+// weight multiplies and a call draws, with all switches.
 //
 // `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
@@ -13,6 +13,7 @@
 #define RNNC_MASKED  // rows have lengths and resets
 #define RNNC_RESETS_AHEAD  // values after resets that differ between steps are in shared memory ahead of the step
 #define RNNC_UNWEIGHTED  // the last gates are inputs of the cell that no weight multiplies
+#define RNNC_UNWEIGHTED_ROWS  // calls draw them: the units of a row are contiguous
 #define RNNC_REVERSE  // the cell runs from the last step to the first
 #define RNNC_WAVEFRONT  // the kernel hands over chunks of steps
 #define RNNC_RESETS_LATE  // values after resets that differ between steps are loaded where rows restart
@@ -31,11 +32,7 @@ constexpr bool kTf32 = false;
 // The sizes of the cell.
 struct Cell {
   static constexpr int kStates = 2;  // h, c
-#ifdef RNNC_PLAIN
   static constexpr int kGates = 4;  // i, f, z, o
-#else
-  static constexpr int kGates = 5;  // i, f, z, o, decay
-#endif
   static constexpr int kInputGates = 4;  // the first ones
 #ifndef RNNC_PLAIN
   static constexpr int kUnweighted = 1;  // the last ones
@@ -86,10 +83,10 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
     real& d_o, real& d_z, real& d_h, real& d_c) {
 #else
-// 26 operations per unit
+// 25 operations per unit
 RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
     real c_next, real d_h_next, real d_c_next, real decay_, real& d_f, real& d_i, real& d_o,
-    real& d_z, real& d_h, real& d_c, real& d_decay_) {
+    real& d_z, real& d_h, real& d_c) {
   const real sigmoid_o = sigmoid(o);
 #endif
   const real t0 = d_h_next*sigmoid_o;
@@ -99,26 +96,19 @@ RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real
   d_c = d_c_next_sum*sigmoid_f;
 #else
   const real sigmoid_f = sigmoid(f);
-  const real t1 = d_c_next_sum*sigmoid_f;
-  d_c = t1*decay_;
+  d_c = d_c_next_sum*sigmoid_f*decay_;
 #endif
   d_f = d_c*c*(real(1) - sigmoid_f);
-#ifdef RNNC_PLAIN
-  const real t1 = d_c_next_sum*sigmoid_i;
-  d_i = t1*tanh_z*(real(1) - sigmoid_i);
-#else
+#ifndef RNNC_PLAIN
   const real sigmoid_i = sigmoid(i);
-  const real t2 = d_c_next_sum*sigmoid_i;
+#endif
+  const real t1 = d_c_next_sum*sigmoid_i;
+#ifndef RNNC_PLAIN
   const real tanh_z = tanh(z);
-  d_i = t2*tanh_z*(real(1) - sigmoid_i);
 #endif
+  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
-#ifdef RNNC_PLAIN
   d_z = t1*(real(1) - tanh_z*tanh_z);
-#else
-  d_z = t2*(real(1) - tanh_z*tanh_z);
-  d_decay_ = t1*c;
-#endif
   d_h = real(0);
 }
 
@@ -135,11 +125,7 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[Cell::kSaved + Cel
                                           real (&d_states)[Cell::kStates],
                                           real (&d_gates)[at_least_one(Cell::kGates)],
                                           real (&d_params)[at_least_one(Cell::kParams)]) {
-#ifdef RNNC_PLAIN
   real d_f, d_i, d_o, d_z, d_h, d_c;
-#else
-  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
-#endif
   pointwise_backward(
       saved[0],
       saved[1],
@@ -151,19 +137,14 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[Cell::kSaved + Cel
       after[1],
       d_states[0],
       d_states[1],
-#ifdef RNNC_PLAIN
-      d_f, d_i, d_o, d_z, d_h, d_c);
-#else
+#ifndef RNNC_PLAIN
       saved[Cell::kSaved + 0],
-      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
 #endif
+      d_f, d_i, d_o, d_z, d_h, d_c);
   d_gates[0] = d_i;
   d_gates[1] = d_f;
   d_gates[2] = d_z;
   d_gates[3] = d_o;
-#ifndef RNNC_PLAIN
-  d_gates[4] = d_decay_;
-#endif
   d_states[0] = d_h;
   d_states[1] = d_c;
 }
@@ -181,7 +162,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 44032;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 56832;  // bytes per block
+  static constexpr int kPlannedShared = 53248;  // bytes per block
 #endif
 };
 
@@ -269,7 +250,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 19456;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 36864;  // bytes per block
+  static constexpr int kPlannedShared = 33280;  // bytes per block
 #endif
 };
 
@@ -304,13 +285,8 @@ struct Plan {
 
 // Whether the gradient of each state after a step reaches that of a gate, a state before it, a param.
 __device__ constexpr bool kReachesGate[][at_least_one(Cell::kGates)] = {
-#ifdef RNNC_PLAIN
     {true, true, true, true},
     {true, true, true, false},
-#else
-    {true, true, true, true, true},
-    {true, true, true, false, true},
-#endif
 };
 __device__ constexpr bool kReachesState[][at_least_one(Cell::kStates)] = {
     {false, true},
@@ -334,7 +310,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 14352;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 22544;  // bytes per block
+  static constexpr int kPlannedShared = 20496;  // bytes per block
 #endif
 };
 
@@ -489,7 +465,7 @@ RNNC_INLINE void step_late(real sigmoid_i, real sigmoid_f, real tanh_z, real sig
 #else
 RNNC_INLINE void step_late(real i, real f, real z, real o, real h, real c, real h_next, real c_next,
     real decay_, real d_h_next, real d_c_next, real sigmoid_o, real _early_0_, real sigmoid_f,
-    real& d_f, real& d_i, real& d_o, real& d_z, real& d_h, real& d_c, real& d_decay_) {
+    real& d_f, real& d_i, real& d_o, real& d_z, real& d_h, real& d_c) {
 #endif
   const real tanh_c_next = tanh(c_next);
   const real _early_1_ = real(1) - sigmoid_f;
@@ -505,24 +481,13 @@ RNNC_INLINE void step_late(real i, real f, real z, real o, real h, real c, real 
 #ifdef RNNC_PLAIN
   d_c = d_c_next_sum*sigmoid_f;
 #else
-  const real t1 = d_c_next_sum*sigmoid_f;
-  d_c = t1*decay_;
+  d_c = d_c_next_sum*sigmoid_f*decay_;
 #endif
   d_f = d_c*c*_early_1_;
-#ifdef RNNC_PLAIN
   const real t1 = d_c_next_sum*sigmoid_i;
   d_i = t1*tanh_z*_early_2_;
-#else
-  const real t2 = d_c_next_sum*sigmoid_i;
-  d_i = t2*tanh_z*_early_2_;
-#endif
   d_o = t0*tanh_c_next*_early_3_;
-#ifdef RNNC_PLAIN
   d_z = t1*_early_4_;
-#else
-  d_z = t2*_early_4_;
-  d_decay_ = t1*c;
-#endif
   d_h = real(0);
 }
 
@@ -565,11 +530,7 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
                             const Early& early, real (&d_states)[Cell::kStates],
                             real (&d_gates)[at_least_one(Cell::kGates)],
                             real (&d_params)[at_least_one(Cell::kParams)]) {
-#ifdef RNNC_PLAIN
   real d_f, d_i, d_o, d_z, d_h, d_c;
-#else
-  real d_f, d_i, d_o, d_z, d_h, d_c, d_decay_;
-#endif
   step_late(
       saved[0],
       saved[1],
@@ -585,20 +546,15 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
       d_states[0],
       d_states[1],
       early[0],
-#ifdef RNNC_PLAIN
-      d_f, d_i, d_o, d_z, d_h, d_c);
-#else
+#ifndef RNNC_PLAIN
       early[1],
       early[2],
-      d_f, d_i, d_o, d_z, d_h, d_c, d_decay_);
 #endif
+      d_f, d_i, d_o, d_z, d_h, d_c);
   d_gates[0] = d_i;
   d_gates[1] = d_f;
   d_gates[2] = d_z;
   d_gates[3] = d_o;
-#ifndef RNNC_PLAIN
-  d_gates[4] = d_decay_;
-#endif
   d_states[0] = d_h;
   d_states[1] = d_c;
 }
@@ -726,10 +682,11 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
 #endif
 }
 // Replaces columns of the map of the steps before a step by those of the map with the step.
+template <typename Factor>
 RNNC_INLINE void apply_matrix(const Early& early,
-                              real (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
+                              Factor (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
   repeat<scan::Form::kCarried>([&](int j) {
-    real found[scan::Form::kCarried];
+    Factor found[scan::Form::kCarried];
 #ifdef RNNC_PLAIN
     found[0] = early[0]*column[j][0];
 #else

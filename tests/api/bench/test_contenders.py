@@ -12,6 +12,7 @@ from rnnc.bench import measure as bench
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.contenders.eager_loops import plain_loop
 from rnnc.bench.contenders.kinds import KINDS
+from rnnc.bench.contenders.loop_steps import STEPS
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import Settings
 from rnnc.bench.results import Result
@@ -21,13 +22,36 @@ from rnnc.codegen.cuda.kinds import variants
 ROW = Row("lstm", 2, 4, 2, 6)
 
 
-@pytest.mark.parametrize("name", ["lstm", "slstm", "gru", "elman"])
+@pytest.mark.parametrize("name", STEPS)
 def test_plain_loops_are_the_cells(name):
+    """With biases and params that differ from each other, and every gradient."""
     cell = rnnc.cells.get(name)
     inputs = Inputs(cell, Row(name, 2, 5, 3, 7), "float32", "cpu")
-    wx, R = inputs.wx.detach().double(), inputs.R.detach().double()
-    (wanted, *_), _ = rnnc.scan(cell, wx, R, backend="reference")
-    torch.testing.assert_close(plain_loop(name, wx, R), wanted)
+    wx, R, b, params = inputs.wx, inputs.R, inputs.b, inputs.params
+    wx, R, b = (None if t is None else t.detach().double().requires_grad_() for t in (wx, R, b))
+    params = {n: torch.randn_like(p).double().requires_grad_() for n, p in params.items()}
+    leaves = [t for t in (wx, R, b, *params.values()) if t is not None]
+    (wanted, *_), _ = rnnc.scan(cell, wx, R, b, params=params, backend="reference")
+    found = plain_loop(name, wx, R, b, params)
+    torch.testing.assert_close(found, wanted)
+    seed = torch.randn_like(found)
+    slopes = torch.autograd.grad(found, leaves, seed)
+    torch.testing.assert_close(slopes, torch.autograd.grad(wanted, leaves, seed))
+    if name in ("lstm", "gru", "elman", "slstm"):
+        (without, *_), _ = rnnc.scan(cell, wx, R, backend="reference")
+        torch.testing.assert_close(plain_loop(name, wx, R), without)
+
+
+def test_resets_are_of_a_hundredth_of_all_steps():
+    row, cell = Row("lstm", 1, 3, 4, 500), rnnc.cells.lstm
+    (contender,) = contenders_for(row, cell, "cpu", ["float32"], ["resets"])
+    assert (contender.name, contender.ours, contender.note != "") == ("rnnc, 1% resets", True, True)
+    inputs = Inputs(cell, row, "float32", "cpu")
+    plain = next(iter(contenders_for(row, cell, "cpu", ["float32"], ["auto"])))
+    with torch.no_grad():
+        found, whole = (each.prepare(inputs).run() for each in (contender, plain))
+    fresh = (found - whole).abs().amax((-1, -2)) > 1e-6
+    assert 0.01 < fresh.float().mean() < 1  # rows differ from their first reset on
 
 
 def test_inputs_of_a_cell_are_given_to_each_contender():
@@ -35,7 +59,7 @@ def test_inputs_of_a_cell_are_given_to_each_contender():
     inputs = Inputs(cell, row, "float32", "cpu")
     chosen = contenders_for(row, cell, "cpu", ["float32"], KINDS)
     results = {c.name: c.prepare(inputs).run() for c in chosen if c.ours or c.name == "eager loop"}
-    assert set(results) == {"rnnc", "rnnc.RNN", "eager loop"}
+    assert set(results) == {"rnnc", "rnnc, 1% resets", "rnnc.RNN", "eager loop"}
     assert inputs.given["t"].shape == (7, 3)
     torch.testing.assert_close(results["rnnc"], results["eager loop"])
 

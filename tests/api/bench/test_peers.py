@@ -80,7 +80,7 @@ def test_compiled_loops_are_the_cell(contender, monkeypatch):
     row = Row("lstm", 2, 3, 2, 4)
     inputs = Inputs(rnnc.cells.lstm, row, "float32", "cpu")
     call = contender("float32").prepare(inputs)
-    wanted = eager_loops.plain_loop("lstm", inputs.wx, inputs.R)
+    wanted = eager_loops.plain_loop("lstm", inputs.wx, inputs.R, inputs.b)
     torch.testing.assert_close(call.run(), wanted)
     exact = torch.autograd.grad(wanted, call.inputs, call.seed)
     torch.testing.assert_close(call.step(), exact)

@@ -139,7 +139,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
     ),
     "the input of another step": (
         "unweighted_copy.cuh",
-        swap("from += step_bytes(a, time, k);", ""),
+        swap("return l2_steps_ahead(a) > 0 ? forth : -forth;", "return 0;"),
     ),
 }
 DERIVATIVES = {

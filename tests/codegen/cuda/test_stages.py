@@ -6,6 +6,7 @@ import pytest
 import rnnc
 from rnnc.codegen.cuda.block.search import block_tilings
 from rnnc.codegen.cuda.cluster.search import cluster_kernels
+from rnnc.codegen.cuda.cluster.staged import part_bytes
 from rnnc.codegen.cuda.kinds import KINDS, best_tilings, kinds_for
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
@@ -122,8 +123,8 @@ def test_cluster_plans_stay_within_every_limit(name, dtype):
             assert plan.matrix_registers < plan.registers <= H200.registers_per_thread
             blocks = plan.blocks_per_multiprocessor
             assert blocks * (plan.shared + 1024) <= H200.shared_per_multiprocessor
-            # Two buffers, of two numbers of eight rows, for each block and for some warps.
-            parts = len(tables.statistics) * 2 * (plan.cluster + 1) * 64
+            # Two buffers, of one number or more of eight rows, for each block and for some warps.
+            parts = len(tables.statistics) * 2 * (plan.cluster + 1) * 32
             called = [s for s in tables.sources if s.state < 0]
             units = plan.cluster * plan.units * 8 * 2 * len(called)
             size = shape.element_bytes if direction == "forward" else 4
@@ -131,6 +132,12 @@ def test_cluster_plans_stay_within_every_limit(name, dtype):
             numbers = plan.ahead * plan.warps * 8 * saved * 4
             assert plan.staged_bytes(tables) >= parts + numbers + 16 * tables.meetings
             assert plan.shared >= plan.staged_bytes(tables) + units * size
+
+
+@pytest.mark.parametrize(("name", "bytes_"), [("joint_norm_lstm", 32), ("block_gru", 8)])
+def test_parts_of_numbers_are_whole_vectors(name, bytes_):
+    """A backward's eight sums of a row are two vectors of 16 bytes, and one sum is a half."""
+    assert part_bytes(tables_of(name, "backward")) == 2 * 8 * bytes_
 
 
 def test_no_gate_pads_r_in_a_cluster_of_whole_tiles():

@@ -40,13 +40,13 @@ def module(cell, backend, dtype, dim, variant, **options):
     return rnn.to(dtype)
 
 
-def found(rnn, call):
-    """Results and gradients by name, from values that float32 has; padding is NaN."""
+def found(rnn, call, low=torch.float32):
+    """Results and gradients by name, from values that `low` has; padding is NaN."""
     torch.manual_seed(4)
     dtype = next(rnn.parameters()).dtype
 
     def draw(*shape):
-        return torch.randn(shape).to(dtype).requires_grad_()
+        return torch.randn(shape).to(low).to(dtype).requires_grad_()
 
     dim, parts = rnn.hidden_size, rnn.num_layers * (2 if rnn.bidirectional else 1)
     tensors = {"x": draw(T, B, FEATURES)}

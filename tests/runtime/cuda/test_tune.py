@@ -395,3 +395,19 @@ def test_a_mixed_plan_without_room_makes_way_for_one_of_both_directions(monkeypa
     monkeypatch.setattr(choose, "_has_room", lambda cell, plan, *_: plan != mixed)
     with pytest.warns(RuntimeWarning, match=r"H200 has no room .* of lstm, 12 x 64"):
         assert chosen() == plans_for(LSTM, Shape(12, 64), H200)[0]
+
+
+def test_a_cell_without_R_is_tried_and_remembered_for_its_steps():  # noqa: N802
+    """256 steps are a tile or two of a scan, which says nothing of 65,536."""
+    hgrn = rnnc.cells.hgrn
+
+    def asked(cell, steps, batch=1):
+        return Asked(cell, Shape(4, 512, batch, steps), H200)
+
+    assert tune.trial_steps(asked(LSTM, 65536)) == 256
+    assert tune.trial_steps(asked(hgrn, 65536)) == 16384
+    assert tune.trial_steps(asked(hgrn, 5000)) == 1024
+    assert tune.trial_steps(asked(hgrn, 65536, 64)) == 2**30 // (64 * 4 * 512 * 2 * 2)
+    assert asked(LSTM, 64).key == asked(LSTM, 65536).key
+    assert asked(hgrn, 16384).key == asked(hgrn, 65536).key
+    assert asked(hgrn, 64).key != asked(hgrn, 65536).key

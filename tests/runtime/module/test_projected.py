@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import rnnc
@@ -100,8 +102,8 @@ def test_as_torchs_lstm(options, given, steps):
 class Call:
     """A call with lengths and resets, and NaN wherever nobody may read."""
 
-    def __init__(self, rnn, kind):
-        self.rnn, self.kind = rnn, kind
+    def __init__(self, rnn, kind, step=None):
+        self.rnn, self.kind, self.step = rnn, kind, step or one_step
         parts = rnn.num_layers * (1 + rnn.bidirectional)
         self.widths = [rnn.heads * P, *[HIDDEN] * (len(rnn.cell.states) - 1)]
         self.padding = torch.arange(T)[:, None] >= torch.tensor(LENGTHS)
@@ -153,7 +155,7 @@ class Call:
             at = t + 1 if reverse else t
             if at < length and self.reset[at, row]:
                 states = self.value(index, row, at, states)
-            states = step(rnn, end, x[t, row], states)
+            states = self.step(rnn, end, x[t, row], states)
             found[t] = states
         zeros = [torch.zeros_like(s) for s in states]
         each = [found.get(t, zeros) for t in range(T)]
@@ -168,7 +170,44 @@ class Call:
         return [v.detach() for v in found] if self.kind == "stored" else found
 
 
-def step(rnn, end, x, states):
+def staged_step(rnn, end, x, states, steps):
+    """One step of one row of a cell with called gates, as its paper has it."""
+    cell, heads, dim = rnn.cell, rnn.heads, HIDDEN // rnn.heads
+    named = {n.removesuffix(end): p for n, p in rnn.named_parameters() if n.endswith(end)}
+    output, (h, *others) = cell.states[0].name, states
+
+    def each(name, gates):
+        rows = named[name].view(heads, len(gates), dim, *named[name].shape[1:])
+        return dict(zip(gates, rows.unbind(1), strict=True))
+
+    read = [p.gate for p in cell.dense_pairs if p.source == output]
+    own = [p.gate for p in cell.dense_pairs if p.source != output]
+    W, b = each("weight_ih", cell.input_gates), each("bias", cell.bias_gates)
+    matrices = each("weight_hh", read) | (each("weight_hs", own) if own else {})
+
+    def gate_of(name):
+        def gate(value=None):
+            found = W[name] @ x if name in W else x.new_zeros(heads, dim)
+            found = found + b[name] if name in b else found
+            if value is not None:
+                found = found + (matrices[name] @ value.unsqueeze(-1)).squeeze(-1)
+            return found
+
+        return gate
+
+    params = {p.name: named[p.name].view(heads, dim) for p in cell.params}
+    constants = {c.name: c.value for c in cell.constants}
+    values = [h.view(heads, P), *[s.view(heads, dim) for s in others]]
+    before = dict(zip([s.name for s in cell.states], values, strict=True))
+    gates = {g.name: gate_of(g.name) for g in cell.gates}
+    groups = [SimpleNamespace(**group) for group in (gates, before, params, constants)]
+    new = steps[cell.name](*groups)
+    new = new if isinstance(new, tuple) else (new,)
+    projected = named["weight_hr"].view(heads, P, dim) @ new[0].unsqueeze(-1)
+    return [projected.flatten(), *[s.flatten() for s in new[1:]]]
+
+
+def one_step(rnn, end, x, states):
     """One step of one row, by the words of the definition."""
     cell, heads, dim = rnn.cell, rnn.heads, HIDDEN // rnn.heads
     named = {n.removesuffix(end): p for n, p in rnn.named_parameters() if n.endswith(end)}
@@ -208,7 +247,28 @@ def step(rnn, end, x, states):
     ],
 )
 def test_lengths_and_resets(cell, options, kind):
-    call = Call(module(cell, **options), kind)
+    check_against_loops(Call(module(cell, **options), kind))
+
+
+@pytest.mark.parametrize("kind", ["init", "shared", "rows", "stored"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("multiplicative_lstm", {"heads": 2, "bidirectional": True}),
+        ("wmc_lstm", {"num_layers": 2}),
+        ("residual_lstm", {"backend": "reference"}),
+        ("deep_transition_rnn", {"heads": 2, "num_layers": 2, "backend": "reference"}),
+    ],
+)
+def test_gates_that_multiply_something_else(name, options, kind, stage_steps):
+    rnn = module(rnnc.cells.get(name), **options)
+    others = sum(p.source != rnn.cell.states[0].name for p in rnn.cell.dense_pairs)
+    assert rnn.weight_hs_l0.shape == (others * HIDDEN, HIDDEN // rnn.heads)
+    assert rnn.weight_hh_l0.shape == ((len(rnn.cell.dense_pairs) - others) * HIDDEN, P)
+    check_against_loops(Call(rnn, kind, partial(staged_step, steps=stage_steps.STEPS)))
+
+
+def check_against_loops(call):
     outer = call.padding[:, :, None]
     results, named, seeds = [], call.leaves(), None
     for run in (call.run, call.loops):
@@ -397,7 +457,8 @@ def test_as_a_module():
         ("gru", "reads its output h in the new value of h"),
         ("indrnn", "multiplies its output h by one weight per unit, in the gate"),
         ("mc_lstm", "has no matrix that multiplies its output h"),
-        ("scrn", "has matrices that multiply s besides its output h"),
+        ("gru_reset_first", r"reads its output h in the argument of the gate n, n\(…\)"),
+        ("lem", "reads its output y in the new value of y"),
     ],
 )
 def test_cells_that_have_no_projection(cell, found):

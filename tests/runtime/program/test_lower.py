@@ -38,6 +38,8 @@ CASES = {
     ),
     "grid": (rnnc.cells.lstm, Sizes(head_dim=2048, steps=9), {"Fill", "Launch"}),
     "alternating": (rnnc.cells.lstm, Sizes(variant="alternating", layers=2), {"Steps"}),
+    "walk": (rnnc.cells.sru, Sizes(variant="walk", layers=2), {"Launch"}),
+    "scan": (rnnc.cells.hgrn, Sizes(variant="scan", bidirectional=True), {"Fill", "Launch"}),
     "float32": (rnnc.cells.slstm, Sizes(dtype="float32", layers=2), {"Launch"}),
     "an Input": (gated, Sizes(layers=2), {"Launch"}),
     "no input": (rnnc.cells.get("lstm"), Sizes(1, 8, steps=1, batch=1), {"Launch"}),
@@ -115,6 +117,25 @@ def test_programs_are_complete_and_in_order(case, lowered):
         assert f"rnnc_{direction}" in text or "steps of a product and a kernel" in text
     names = [name for name, _ in rnnc.RNN(cell, sizes.head_dim, sizes.head_dim).named_parameters()]
     assert all(f"d_{name}: t" in text for name in ("x", *names))
+
+
+@pytest.mark.parametrize(("cell", "carried"), [("mingru", 1), ("lru", 2)])
+@pytest.mark.parametrize("steps", [1000, 50_000])
+def test_a_scan_needs_24_bytes_per_state_channel_and_tile(cell, carried, steps, lowered):
+    """Beside inputs, results and what a backward reads; and a sum of each bias and param."""
+    cell, sizes = rnnc.cells.get(cell), Sizes(head_dim=96, batch=5, steps=steps, variant="scan")
+    program_of(cell, sizes, "H200")
+    plan = rnnc.plan_for(cell, rnnc.Shape(1, 96, 5, steps), limits_of("H200"), "scan")
+    channels, sums = 5 * 96, len(cell.bias_gates) + len(cell.params)
+    weights = 2 * 96 * 96 * 2 * len(cell.input_gates) + 4096
+    for (program, _), kernel in zip(lowered, (plan.forward, plan.backward), strict=True):
+        each = 24 * carried + 4 * sums * (kernel.direction == "backward")
+        needed = sum(op._size for op in program.ops if isinstance(op, AllocateTogether))
+        assert kernel.tiles(steps) * channels < needed
+        assert needed <= kernel.tiles(steps) * channels * each + weights
+        # No copy of wx: else only what has a value for each step of a unit, in the call's dtype.
+        whole = [op for op in program.ops if isinstance(op, Allocate) and op.size[0] == steps]
+        assert len(whole) <= (1 + len(cell.states) if kernel.direction == "forward" else 1)
 
 
 def test_the_check_finds_what_is_wrong(lowered):

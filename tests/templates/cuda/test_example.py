@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc import Gate, Input, State, sigmoid, tanh
+from rnnc import Gate, Input, State, sigmoid, tanh, uniform
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
@@ -27,7 +27,7 @@ LIMITS = limits_of("H200")
 HEADING = """\
 // What the generated sources of an LSTM define ahead of the library's headers: with RNNC_PLAIN
 // those of plain plans, which define no switch; without it those of an LSTM with an input that no
-// weight multiplies, with all switches.
+// weight multiplies and a call draws, with all switches.
 //
 // `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
@@ -43,7 +43,9 @@ INCLUDES = '#include "lib/ptx/element.cuh"\n#include "lib/ptx/math.cuh"\n'
 
 
 @rnnc.cell
-def decaying_lstm(i: Gate, f: Gate, z: Gate, o: Gate, decay: Input, h: State, c: State):
+def decaying_lstm(
+    i: Gate, f: Gate, z: Gate, o: Gate, h: State, c: State, *, decay: Input = uniform()
+):
     c = sigmoid(f) * c * decay + sigmoid(i) * tanh(z)
     return sigmoid(o) * tanh(c), c
 

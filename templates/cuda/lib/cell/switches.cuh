@@ -33,6 +33,14 @@ constexpr bool kGatesAgain = true;
 constexpr bool kGatesAgain = false;
 #endif
 
+// Whether the units of a step's row of each input that no weight multiplies are contiguous, and
+// aligned as those of a state. So they are where calls draw all such inputs.
+#ifdef RNNC_UNWEIGHTED_ROWS
+constexpr bool kUnweightedRows = true;
+#else
+constexpr bool kUnweightedRows = false;
+#endif
+
 // Whether the cell runs from the last step in memory to the first; or whether the second half of
 // the heads does, which is the other direction of a layer.
 #ifdef RNNC_REVERSE

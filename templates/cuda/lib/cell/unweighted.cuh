@@ -22,12 +22,25 @@ RNNC_CONSTEXPR int l2_steps_ahead(const BackwardArguments&) { return -4; }
 template <int units, int rows>
 struct Unweighted {
   int row[rows], unit[units], head;  // in the batch; in the head
+  int offset_bytes[units][rows];     // in a copied step, if rows are copied
   Element value[units][rows][Cell::kUnweighted];  // of the step that comes next
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 of_head, int64 head_unit) {
     unit[i] = static_cast<int>(head_unit);
     head = static_cast<int>(of_head);
+  }
+  RNNC_MEMBER void place_copy(int i, int j, int offset) { offset_bytes[i][j] = offset; }
+  // From copied rows of a step; those of an input follow those of another after so many bytes.
+  RNNC_MEMBER void read(const char* rows_of_all, int input_bytes) {
+    repeat<units>([&](int i) {
+      repeat<rows>([&](int j) {
+        repeat<Cell::kUnweighted>([&](int k) {
+          const char* const from = rows_of_all + k * input_bytes + offset_bytes[i][j];
+          value[i][j][k] = *reinterpret_cast<const Element*>(from);
+        });
+      });
+    });
   }
 
   // Of step t, if there is one.
@@ -71,6 +84,8 @@ template <int units, int rows>
 struct Unweighted {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64, int64) {}
+  RNNC_MEMBER void place_copy(int, int, int) {}
+  RNNC_MEMBER void read(const char*, int) {}
   template <typename Arguments>
   RNNC_MEMBER void load(const Arguments&, const TimeOrder&, int64, int64) {}
   RNNC_MEMBER void set(Gates&, int, int) const {}

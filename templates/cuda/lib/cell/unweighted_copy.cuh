@@ -1,21 +1,73 @@
 // UnweightedCopy: copies of what `Unweighted` reads, several steps ahead.
 //
 // A load that is issued one step ahead is not there in time: a step of a block takes less than a
-// round trip to L2. So a thread copies its values into words of shared memory of its own, in as
-// many stages as its block has for wx. No other thread reads them. A tensor may have any strides,
-// so a word of four bytes holds one value: that of two bytes is the half that its address tells.
+// round trip to L2. So values are copied into shared memory, in as many stages as a block has for
+// wx. Rows whose units are contiguous are copied as those of states are, by few wide accesses that
+// all threads share (kUnweightedRows). A tensor of any other strides, which may have one value for
+// all units, is copied value by value.
 #pragma once
 
 #include "lib/cell/unweighted.cuh"
-#include "lib/ptx/cp_async.cuh"
+#include "lib/copy/tensors_copy.cuh"
 
 namespace rnnc {
 
 #ifdef RNNC_UNWEIGHTED
 
-// By `threads` threads of a block, in `stages` stages, each of one step.
-template <int units, int rows, int threads, int stages>
-class UnweightedCopy {
+// The distance from a step to the one that runs after it, or in a backward before it, in elements.
+template <typename Arguments>
+RNNC_INLINE int64 unweighted_stride(const Arguments& a, const TimeOrder& time, int k) {
+  const int64 forth = time.stride(a.unweighted.time[k]);
+  return l2_steps_ahead(a) > 0 ? forth : -forth;
+}
+
+// `Rows` is a RowCopy or WarpCopy of one element per unit. Groups of `copiers` among the `threads`
+// threads that have items, all threads of a block or a warp, copy and read rows of their own.
+template <class Rows, int copiers, int units, int rows, int threads, int stages>
+class UnweightedRowsCopy {
+  using Copy = TensorsCopy<Rows, Cell::kUnweighted, copiers>;
+  static constexpr int kStageBytes = threads / copiers * Copy::kBytes;
+
+ public:
+  static constexpr int kBytes = stages * kStageBytes;
+
+  // From step t on; `to` is the first byte of the stages. The group's units begin at first_unit of
+  // the head; its rows are at the places first_row, first_row + row_step, ….
+  template <typename Arguments>
+  RNNC_MEMBER void start(const Unweighted<units, rows>& of, const Arguments& a,
+                         const TimeOrder& time, int64 t, char* to, int thread, int first_unit,
+                         int64 first_row, int row_step) {
+    stages_ = to + thread / copiers * Copy::kBytes;
+    const UnweightedArguments& given = a.unweighted;
+    copy_.start(
+        a, thread % copiers, first_unit, first_row, row_step,
+        [&](int k, int64 row) {
+          return given.tensor[k] + time.at(t) * given.time[k] + of.head * given.head[k] +
+                 row * given.row[k];
+        },
+        [&](int k) { return unweighted_stride(a, time, k); });
+  }
+  // Copies the next step's values; the caller commits the group of copies.
+  template <typename Arguments>
+  RNNC_MEMBER void issue(const Arguments&, const TimeOrder&, int stage) {
+    copy_.issue(stages_ + stage * kStageBytes);
+  }
+  // Gives `to` the values of the next step, whose copies have come into a stage.
+  template <typename Arguments>
+  RNNC_MEMBER void receive(Unweighted<units, rows>& to, const Arguments&, const TimeOrder&,
+                           int stage) {
+    to.read(stages_ + stage * kStageBytes, Rows::kBytes);
+  }
+
+ private:
+  char* stages_;  // those of this thread's group
+  Copy copy_;
+};
+
+// A thread copies its values into words of its own. No other thread reads them. A word of four
+// bytes holds one value: that of two bytes is the half that its address tells.
+template <class, int, int units, int rows, int threads, int stages>
+class UnweightedWordsCopy {
   static_assert(sizeof(Element) <= 4, "kernels of float64 do not copy ahead");
   static constexpr int kWordBytes = 4;
   static constexpr int kStageBytes = kWordBytes * threads * units * rows * Cell::kUnweighted;
@@ -26,7 +78,7 @@ class UnweightedCopy {
   // Of the rows and units of `of`, from step t on; `to` is the first byte of the stages.
   template <typename Arguments>
   RNNC_MEMBER void start(const Unweighted<units, rows>& of, const Arguments& a,
-                         const TimeOrder& time, int64 t, char* to, int thread) {
+                         const TimeOrder& time, int64 t, char* to, int thread, int, int64, int) {
     words_ = to + kWordBytes * thread;
     for_each([&](int i, int j, int k, int) {
       const UnweightedArguments& given = a.unweighted;
@@ -34,35 +86,33 @@ class UnweightedCopy {
                                   of.head * given.head[k] + of.row[j] * given.row[k] +
                                   of.unit[i] * given.unit[k];
       from_[i][j][k] = reinterpret_cast<const char*>(from);
+      received_[i][j][k] = static_cast<int>(reinterpret_cast<u64>(from));
     });
   }
-  // Copies the next step's values, if it `exists`; the caller commits the group of copies.
+  // Copies the next step's values; the caller commits the group of copies.
   template <typename Arguments>
-  RNNC_MEMBER void issue(const Arguments& a, const TimeOrder& time, bool exists, int stage) {
+  RNNC_MEMBER void issue(const Arguments& a, const TimeOrder& time, int stage) {
     for_each([&](int i, int j, int k, int word) {
       const char*& from = from_[i][j][k];
-      if (exists) {
-        cp_async<kWordBytes>(at(stage, word), from - (reinterpret_cast<u64>(from) & 2));
-      }
+      cp_async<kWordBytes>(at(stage, word), from - (reinterpret_cast<u64>(from) & 2));
       from += step_bytes(a, time, k);
     });
   }
-  // Gives `to` the values of a stage whose copies have come, which is `stages` steps behind the
-  // next copy.
+  // Gives `to` the values of the next step, whose copies have come into a stage.
   template <typename Arguments>
   RNNC_MEMBER void receive(Unweighted<units, rows>& to, const Arguments& a, const TimeOrder& time,
-                           int stage) const {
+                           int stage) {
     for_each([&](int i, int j, int k, int word) {
-      const int64 from =
-          reinterpret_cast<int64>(from_[i][j][k]) - stages * step_bytes(a, time, k);
-      const char* const value = at(stage, word) + (static_cast<int>(from) & 2);
-      to.value[i][j][k] = *reinterpret_cast<const Element*>(value);
+      int& from = received_[i][j][k];
+      to.value[i][j][k] = *reinterpret_cast<const Element*>(at(stage, word) + (from & 2));
+      from += static_cast<int>(step_bytes(a, time, k));
     });
   }
 
  private:
   char* words_;  // of this thread, in the first stage
   const char* from_[units][rows][Cell::kUnweighted];
+  int received_[units][rows][Cell::kUnweighted];  // the last bits of addresses
 
   template <typename Body>
   static RNNC_MEMBER void for_each(const Body& body) {
@@ -78,25 +128,28 @@ class UnweightedCopy {
   }
   template <typename Arguments>
   static RNNC_MEMBER int64 step_bytes(const Arguments& a, const TimeOrder& time, int k) {
-    const int64 forth = time.stride(a.unweighted.time[k]) * int64{sizeof(Element)};
-    return l2_steps_ahead(a) > 0 ? forth : -forth;
+    return unweighted_stride(a, time, k) * int64{sizeof(Element)};
   }
 };
 
+template <class Rows, int copiers, int units, int rows, int threads, int stages>
+using UnweightedCopy = Either<kUnweightedRows,
+                              UnweightedRowsCopy<Rows, copiers, units, rows, threads, stages>,
+                              UnweightedWordsCopy<Rows, copiers, units, rows, threads, stages>>;
+
 #else
 
-template <int units, int rows, int threads, int stages>
+template <class, int, int units, int rows, int, int>
 class UnweightedCopy {
  public:
   static constexpr int kBytes = 0;
   template <typename Arguments>
   RNNC_MEMBER void start(const Unweighted<units, rows>&, const Arguments&, const TimeOrder&, int64,
-                         char*, int) {}
+                         char*, int, int, int64, int) {}
   template <typename Arguments>
-  RNNC_MEMBER void issue(const Arguments&, const TimeOrder&, bool, int) {}
+  RNNC_MEMBER void issue(const Arguments&, const TimeOrder&, int) {}
   template <typename Arguments>
-  RNNC_MEMBER void receive(Unweighted<units, rows>&, const Arguments&, const TimeOrder&,
-                           int) const {}
+  RNNC_MEMBER void receive(Unweighted<units, rows>&, const Arguments&, const TimeOrder&, int) {}
 };
 
 #endif

@@ -15,15 +15,16 @@ namespace rnnc {
 // A thread's part of copying `rows` rows of one head, `elements` per unit.
 template <int elements, int threads, int rows, int head_dim>
 struct RowCopy {
+  static constexpr int kRows = rows;
   static constexpr int kUnitBytes = elements * static_cast<int>(sizeof(Element));
-  static constexpr int kRowBytes = head_dim * kUnitBytes;
-  static constexpr int kAccess = access_bytes(kRowBytes);
+  static constexpr int kHeadBytes = head_dim * kUnitBytes;
+  static constexpr int kAccess = access_bytes(kHeadBytes);
   // The padding puts the same unit of four rows into different banks.
   static constexpr int kPitch =
-      elements ? round_up(kRowBytes, 128) + round_up(4 * kUnitBytes, 16) : 0;
-  static constexpr int kUsed = kRowBytes;  // of a row's pitch
+      elements ? round_up(kHeadBytes, 128) + round_up(4 * kUnitBytes, 16) : 0;
+  static constexpr int kUsed = kHeadBytes;  // of a row's pitch
   static constexpr int kBytes = rows * kPitch;
-  static constexpr int kPieces = kRowBytes / kAccess;
+  static constexpr int kPieces = kHeadBytes / kAccess;
   static constexpr int kCopies = ceil_div(rows * kPieces, threads);
 
   int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source

@@ -14,9 +14,11 @@ namespace rnnc {
 // `units` neighbouring units of `rows` batch rows, `elements` per unit.
 template <int elements, int units, int rows, int head_dim>
 struct WarpCopy {
+  static constexpr int kRows = rows;
   static constexpr int kUnitBytes = elements * static_cast<int>(sizeof(Element));
+  static constexpr int kHeadBytes = head_dim * kUnitBytes;
   static constexpr int kSpan = units * kUnitBytes;  // per row
-  static constexpr int kAccess = minimum(access_bytes(kSpan), access_bytes(head_dim* kUnitBytes));
+  static constexpr int kAccess = minimum(access_bytes(kSpan), access_bytes(kHeadBytes));
   // The padding puts the same unit of several rows into different banks; 16 bytes per row need
   // none.
   static constexpr int kPitch = !elements ? 0 : kSpan <= 16 ? 16 : round_up(kSpan, 32) + 16;
@@ -41,7 +43,7 @@ struct WarpCopy {
         const int place = static_cast<int>(first_row) + row_idx * row_step;
         row[i] = row_at(a, place < a.batch ? place : 0);
         byte[i] = first_unit * kUnitBytes + row_byte;
-        const bool in_bounds = row_idx < rows && byte[i] < head_dim * kUnitBytes;
+        const bool in_bounds = row_idx < rows && byte[i] < kHeadBytes;
         offset_bytes[i] = launder(in_bounds ? row_idx * kPitch + row_byte : -1);
       });
     }

@@ -30,24 +30,45 @@ using StateCopy = WarpCopy<1, kItemUnits, kColumns, Plan::kHeadDim>;
 // Partials of one block for the units of another, for one source.
 constexpr int kPartialBytes = Plan::kUnits * kColumns * static_cast<int>(sizeof(float));
 constexpr int kPartialsBytes = Cell::kSources * Plan::kCluster * kPartialBytes;
-// What a step reads: kept values, the states before it, the gradients of the states after it; last,
-// what rows may have restarted from. The offsets, among them, of the values of a state before the
-// step, of its gradients after it, and of what it may have restarted from.
+// What a step reads: kept values, the states before it, the gradients of the states after it, and
+// inputs whose rows are copied; last, what rows may have restarted from. The offsets, among them, of
+// the values of a state before the step, of its gradients after it, of an input, and of what a
+// state may have restarted from.
+#ifdef RNNC_UNWEIGHTED
+constexpr int kCopiedInputs = kUnweightedRows ? Cell::kUnweighted : 0;
+#else
+constexpr int kCopiedInputs = 0;
+#endif
 RNNC_CONSTEXPR int before_offset(int state) {
   return SavedCopy::kBytes + (states_read(state) + state) * StateCopy::kBytes;
 }
 RNNC_CONSTEXPR int d_after_offset(int state) {
   return before_offset(state) + kReads[state] * StateCopy::kBytes;
 }
+RNNC_CONSTEXPR int input_offset(int input) {
+  return before_offset(Cell::kStates) + input * StateCopy::kBytes;
+}
 RNNC_CONSTEXPR int reset_offset(int state) {
-  return before_offset(Cell::kStates) + (kResetsAhead ? states_read(state) * StateCopy::kBytes : 0);
+  return input_offset(kCopiedInputs) + (kResetsAhead ? states_read(state) * StateCopy::kBytes : 0);
 }
 constexpr int kItemBytes = reset_offset(Cell::kStates);
 constexpr int kStageBytes = kItemGroups * kItemBytes;
 constexpr int kPartialsOffset = 2 * GradientExchange::kBytes;
 constexpr int kReadsOffset = kPartialsOffset + 2 * kPartialsBytes;
+// Inputs whose rows are copied are in the stages, among what a step reads.
+struct UnweightedInStages {
+  static constexpr int kBytes = 0;
+  template <typename... Ignored>
+  RNNC_MEMBER void start(const Ignored&...) {}
+  RNNC_MEMBER void issue(const BackwardArguments&, const TimeOrder&, int) {}
+  RNNC_MEMBER void receive(Unweighted<kItems, 1>& to, const BackwardArguments&, const TimeOrder&,
+                           int stage) {
+    to.read(shared + kReadsOffset + stage * kStageBytes + input_offset(0), StateCopy::kBytes);
+  }
+};
 using UnweightedCopy =
-    rnnc::UnweightedCopy<kItems, 1, 32 * Plan::kWarps, Plan::kNumStages>;
+    Either<kUnweightedRows, UnweightedInStages,
+           rnnc::UnweightedCopy<StateCopy, 32, kItems, 1, 32 * Plan::kWarps, Plan::kNumStages>>;
 constexpr int kUnweightedOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kBarriersOffset = kUnweightedOffset + UnweightedCopy::kBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;

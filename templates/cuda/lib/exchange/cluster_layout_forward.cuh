@@ -12,7 +12,8 @@ namespace rnnc::cluster_forward {
 constexpr int kGroupUnits = 8;
 constexpr int kGroups = Plan::kUnits / kGroupUnits;
 constexpr int kWarps = kGroups * Plan::kSplits;
-constexpr int kItems = Plan::kSplits == 1 ? 2 : 1;  // columns per thread
+constexpr int kItems = Plan::kSplits == 1 ? 2 : 1;       // columns per thread
+constexpr int kColumnStep = Plan::kSplits == 1 ? 1 : 2;  // from one of a warp to its next
 constexpr int kItemWarps = kGroups * minimum(Plan::kSplits, 2);
 constexpr int kDimKTiles = ceil_div(Plan::kHeadDim, kKTile);
 constexpr int kSplitKTiles = ceil_div(kDimKTiles, Plan::kSplits);  // per warp
@@ -43,7 +44,8 @@ constexpr int kInputsOffset = 2 * kBufferBytes + kPartialsBytes;
 constexpr int kWarpStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
 constexpr int kStageBytes = kItemWarps * kWarpStageBytes;
 using UnweightedCopy =
-    rnnc::UnweightedCopy<1, kItems, 32 * kItemWarps, Plan::kNumStages>;
+    rnnc::UnweightedCopy<StateCopy, 32, 1, kItems, 32 * kItemWarps,
+                         Plan::kNumStages>;
 constexpr int kUnweightedOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kBarriersOffset = kUnweightedOffset + UnweightedCopy::kBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;

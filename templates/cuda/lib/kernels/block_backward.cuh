@@ -36,14 +36,14 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
   char* const stages = shared + 2 * GradientExchange::kBytes;
   UnweightedCopy unweighted;
   unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
-                   threadIdx.x);
+                   threadIdx.x, 0, first_row, 1);
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t >= 0) {
       handover.wait(a, t);
       copy.issue(a, t, stages + stage_idx * kStageBytes);
+      unweighted.issue(a, copy.time, stage_idx);
     }
-    unweighted.issue(a, copy.time, t >= 0, stage_idx);
     cp_async_commit();
   };
 #pragma unroll 1

@@ -46,7 +46,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   ResetCopy reset;
   reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
   UnweightedCopy unweighted;
-  unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
+  unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x, 0,
+                   first_row, 1);
   Handover<false> handover(a);
   const int64 row_stride = kept(a.wx_row), time_stride = kept(time.stride(a.wx_time));
   const auto prefetch = [&](int t, int stage_idx, bool is_first) {
@@ -55,9 +56,9 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
       char* const stage = inputs + stage_idx * kStageBytes;
       input.issue(stage, next_input, kMasked ? row_stride : a.wx_row);
       next_input += kMasked ? time_stride : time.stride(a.wx_time);
+      unweighted.issue(a, time, stage_idx);
       if (!is_first) reset.issue(stage + InputCopy::kBytes);
     }
-    unweighted.issue(a, time, t < steps, stage_idx);
     cp_async_commit();
   };
 #pragma unroll 1

@@ -65,7 +65,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
 
   UnweightedCopy unweighted;
   unweighted.start(items.unweighted, a, at.time(a), steps - 1, shared + kUnweightedOffset,
-                   threadIdx.x);
+                   threadIdx.x, 0, at.first_row, 1);
 
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
@@ -74,8 +74,8 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       repeat<kItems>([&](int item) {
         if (items.active[item]) copies.issue(a, at, item, t, items.stage(stage_idx, item, at.warp));
       });
+      unweighted.issue(a, at.time(a), stage_idx);
     }
-    unweighted.issue(a, at.time(a), t >= 0, stage_idx);
     cp_async_commit();
   };
   const auto receive = [&](int i, Received& received) {

@@ -69,7 +69,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
 
   UnweightedCopy unweighted;
   unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
-                   32 * item_warp + lane);
+                   32 * item_warp + lane, first_unit, first_row + first_column, kColumnStep);
 
   Handover<false> handover(a);
   cluster_sync();
@@ -81,8 +81,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
     items.masks.begin_parts(a, inputs.time, first_row, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
-      unweighted.issue(a, inputs.time, stage < steps, stage);
-      inputs.prefetch(a, stage, stage, handover);
+      inputs.prefetch(a, stage, stage, handover, unweighted);
     }
   }
 
@@ -137,8 +136,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         items.store_step(a);
         items.masks.advance();
         __syncwarp();
-        unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
-        inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
+        inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover, unweighted);
       }
       stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     }

@@ -51,6 +51,18 @@ RNNC_INLINE void unroll(const Body& body) {
   }
 }
 
+// One of two types.
+template <bool first, class One, class Other>
+struct EitherOf {
+  using Type = One;
+};
+template <class One, class Other>
+struct EitherOf<false, One, Other> {
+  using Type = Other;
+};
+template <bool first, class One, class Other>
+using Either = typename EitherOf<first, One, Other>::Type;
+
 template <typename T, int n>
 RNNC_INLINE void assign(T (&to)[n], const T (&from)[n]) {
 #pragma unroll

@@ -54,8 +54,8 @@ struct StagedBackward {
       handover.wait(a, t);
       copy.issue(a, t, data_at(to));
       number_copy.issue(numbers_at(to), copy.time.at(t));
+      unweighted.issue(a, copy.time, to);
     }
-    unweighted.issue(a, copy.time, t >= 0, to);
     cp_async_commit();
   }
   // Goes on to step t, whose data is at the place of this step; to none before the first.
@@ -79,7 +79,7 @@ struct StagedBackward {
     step_size = a.batch * a.heads * Plan::kHeadDim;
     copy.prepare(a, head, first_row, steps, order);
     unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
-                     threadIdx.x);
+                     threadIdx.x, 0, first_row, 1);
     number_copy.begin(a, head, first_row, threadIdx.x);
     input_store.prepare(a, first_row);
     other_store.prepare(a, first_row);

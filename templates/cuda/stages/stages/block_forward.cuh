@@ -52,9 +52,9 @@ struct StagedForward {
       handover.wait(a, t);
       input.issue(inputs_at(to), next_input, a.wx_row);
       next_input += time.stride(a.wx_time);
+      unweighted.issue(a, time, to);
       if (t > 0) reset.issue(inputs_at(to) + InputCopy::kBytes);
     }
-    unweighted.issue(a, time, t < steps, to);
     cp_async_commit();
   }
 
@@ -69,7 +69,8 @@ struct StagedForward {
     next_input = a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
     input.prepare(a, first_row);
     reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
-    unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x);
+    unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x, 0,
+                     first_row, 1);
     numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4);
     saved_store.prepare(a, first_row);
     saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));

@@ -37,7 +37,7 @@ struct StagedBackward {
   StagedPush push;
   Weights weights;
   StagedItems items;
-  StepCopies copies;
+  StepCopiesBy<false> copies;
   NumberCopy number_copy;
   UnweightedCopy unweighted;
   Statistics statistics;
@@ -66,7 +66,7 @@ struct StagedBackward {
     items.masks.begin_parts(a, at.time(a), at.first_row, steps);
     number_copy.begin(a, at.head, at.first_row, at.lane);
     unweighted.start(items.unweighted, a, at.time(a), steps - 1, shared + kUnweightedOffset,
-                     threadIdx.x);
+                     threadIdx.x, 0, at.first_row, 1);
     statistics.prepare(shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), at.warp,
                        at.lane, at.warp, at.column);
     first_partial = pin(static_cast<int>(threadIdx.x * sizeof(float)));
@@ -100,7 +100,7 @@ struct StagedBackward {
     }
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
-      unweighted.issue(a, at.time(a), steps - 1 - stage >= 0, stage);
+      if (steps - 1 - stage >= 0) unweighted.issue(a, at.time(a), stage);
       copy_data(steps - 1 - stage, stage);
     }
   }
@@ -216,7 +216,7 @@ struct StagedBackward {
     items.end_gradient_of(a, t, received);
     items.store_step_of(a, at);
     items.masks.advance();
-    unweighted.issue(a, at.time(a), t - Plan::kNumStages >= 0, stage_idx);
+    if (t - Plan::kNumStages >= 0) unweighted.issue(a, at.time(a), stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, at, t);

@@ -84,7 +84,7 @@ struct StagedForward {
     inputs.start(a, shared_begin, head, first_unit, first_row + first_column, item_warp, lane,
                  tile_steps, order);
     unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
-                     32 * item_warp + lane);
+                     32 * item_warp + lane, first_unit, first_row + first_column, kColumnStep);
     numbers.begin(a, inputs.time, head, first_row + row(), computes && first_unit == 0 && lane < 4);
     fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
                     split * kSplitKTiles * StateExchange::kRowsKTileBytes);
@@ -109,8 +109,7 @@ struct StagedForward {
     items.masks.begin_parts(a, inputs.time, first_row, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
-      unweighted.issue(a, inputs.time, stage < steps, stage);
-      inputs.prefetch(a, stage, stage, handover);
+      inputs.prefetch(a, stage, stage, handover, unweighted);
     }
   }
 
@@ -168,7 +167,8 @@ struct StagedForward {
       if (!last || t + 1 < steps) push.publish_for<coming>(words);
     }
     if constexpr (!last && statistics_of(coming) > 0) push_statistics<coming>(t);
-    if constexpr (coming > 0 && coming == first_wait()) work_in_flight(t);
+    if constexpr (coming > 0 && coming == first_wait()) store_in_flight(t);
+    if constexpr (coming > 0 && coming == second_wait()) store_saved_in_flight(t);
   }
   template <int stage>
   RNNC_MEMBER void push_statistics(int t) {
@@ -193,28 +193,34 @@ struct StagedForward {
       items.begin_gates(inputs.stage(stage_idx));
       items.read_resets(inputs.stage(stage_idx));
     }
-    if constexpr (first_wait() == 0) work_in_flight(t);
+    if constexpr (first_wait() == 0) {
+      store_in_flight(t);
+      store_saved_in_flight(t);
+    }
     Items::PerItem<States> next;
     unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
     if (computes) end_step(t, next);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }
-  // While the first exchange within step t is in flight: stores the results of the step before, and
-  // copies a later input into the stage of this step's, which has been read.
-  RNNC_MEMBER void work_in_flight(int t) {
+  // While the first exchange within step t is in flight: stores states and numbers of the step
+  // before, which the next stages replace.
+  RNNC_MEMBER void store_in_flight(int t) {
     if (!computes) return;
     handover.publish(a, t - 2);
     if (t > 0) store_results();
-    __syncwarp();
-    unweighted.issue(a, inputs.time, t + Plan::kNumStages < steps, stage_idx);
-    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
+  }
+  // While the second one is in flight, if there are two: stores what that step saves for a backward.
+  // All of it takes longer than one exchange of statistics.
+  RNNC_MEMBER void store_saved_in_flight(int t) {
+    if (computes && t > 0) items.store_saved_of(a);
   }
   // Of the next step whose results have not been stored.
   RNNC_MEMBER void store_results() {
-    items.store_step_of(a);
+    items.store_states_of(a);
     numbers.store(a, inputs.time, items.number);
   }
-  // While h is in flight: thread 0 announces the bytes of step t + 2.
+  // While h is in flight: thread 0 announces the bytes of step t + 2, and a later input is copied
+  // into the stage of this step's.
   RNNC_MEMBER void end_step(int t, const Items::PerItem<States>& next) {
     items.for_each([&](int i, int j) { assign(items.state[i][j], next[i][j]); });
     push.swap_buffers();
@@ -227,6 +233,8 @@ struct StagedForward {
       });
     }
     items.masks.advance();
+    __syncwarp();
+    inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover, unweighted);
   }
 
   RNNC_MEMBER void run_steps() {
@@ -246,7 +254,10 @@ struct StagedForward {
     if (computes) {
       handover.publish(a, steps - 2);
       items.masks.begin_store(steps - 1);
-      if (steps > 0) store_results();
+      if (steps > 0) {
+        store_results();
+        items.store_saved_of(a);
+      }
       handover.publish(a, steps - 1);
       items.at_rows(
           [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });

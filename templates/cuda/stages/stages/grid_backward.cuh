@@ -23,6 +23,7 @@ struct StagedBackward {
   Items items;
   ItemStages own[Sizes::kThreadItems];
   GridRegion region, parts;  // of the step: of products, and of statistics
+  Hop<Plan> hop;
   int products;              // so far
 
   RNNC_MEMBER explicit StagedBackward(const GridArguments<StagedBackwardArguments>& grid)
@@ -95,6 +96,7 @@ struct StagedBackward {
   RNNC_MEMBER void run_stage(int t, int phase) {
     if constexpr (stage > 0) {
       multiply<stage>(t, phase, region.step);
+      if constexpr (sources_of(stage) == 0 && Statistics::words(stage) > 0) hop.wait();
       Statistics::template collect<stage>(items, phase, parts.step, wait_for(t),
                                           [&](int i) -> real* { return own[i].sum; });
     }
@@ -104,6 +106,7 @@ struct StagedBackward {
       Statistics::template publish<stage + 1>(it, known.value, place.first_unit, parts.step,
                                               ahead_of(t, parts));
     });
+    if constexpr (Statistics::words(stage + 1) > 0) hop.published();
   }
 
   // After the last stage of step t: stores the gradients of its gates.

@@ -13,6 +13,10 @@
 
 namespace rnnc::grid_forward {
 
+// Whether the inputs of the next step are loaded while the first exchange within a step is in
+// flight: the first stage has read this step's then. What rows restart from is read later.
+constexpr bool kLoadsEarly = Plan::kFirstStageWaits && !kResetsAhead;
+
 // What a thread does for the steps of its block.
 struct StagedForward {
   const StagedForwardArguments& a;
@@ -24,6 +28,7 @@ struct StagedForward {
   ItemStages own[Sizes::kThreadItems];
   GridRegion region, parts;  // of the step: of products, and of statistics
   int64 t_offset;            // into [T, B, N, D], of the step
+  Hop<Plan> hop;
   int buffer;                // of partials; a warp that writes one again has passed the barrier
                              // that follows its reads
 
@@ -81,6 +86,7 @@ struct StagedForward {
       Statistics::template publish<stage>(it, known.value, place.first_unit, parts.step,
                                           ahead_of(t, parts));
     });
+    if constexpr (Statistics::words(stage) > 0) hop.published();
   }
 
   // Waits for what a stage multiplies, and adds the products to the gates of a phase's items.
@@ -122,6 +128,7 @@ struct StagedForward {
     constexpr bool last = stage + 1 == Cell::kStages;
     if constexpr (stage > 0) {
       multiply<stage>(t, phase);
+      if constexpr (sources_of(stage) == 0 && Statistics::words(stage) > 0) hop.wait();
       Statistics::template collect<stage>(items, phase, parts.step, Wait{a.watchdog, t, 0},
                                           [&](int i) -> real* { return own[i].number[0]; });
     }
@@ -141,13 +148,14 @@ struct StagedForward {
       }
     });
     if constexpr (!last) publish_for<stage + 1>(t, phase);
+    if constexpr (stage == 0 && kLoadsEarly) prefetch(items, phase, a, place, t + 1, steps);
   }
 
   // After the last stage of step t: what the next step needs, then what this one stores.
   RNNC_MEMBER void end_step(int t, int phase) {
     if (t + 1 < steps) publish_states(phase, region.step + region.bytes, ahead_of(t + 1, region));
     for_items(items, phase, [&](Item& it) { look_ahead(it, a, place, t + 1); });
-    prefetch(items, phase, a, place, t + 1, steps);
+    if constexpr (!kLoadsEarly) prefetch(items, phase, a, place, t + 1, steps);
     for_known_items(items, own, phase, [&](Item& it, ItemStages& known) {
       // Zeros in padding: products over all steps read what called gates multiplied.
       it.masks.begin_store(t);

@@ -26,7 +26,8 @@ RNNC_CONSTEXPR int reset_offset(int state) {
 }
 constexpr int kStageBytes = reset_offset(Cell::kStates);
 using UnweightedCopy =
-    rnnc::UnweightedCopy<2, Plan::kThreadRows, 32 * Plan::kWarps, Plan::kNumStages>;
+    rnnc::UnweightedCopy<StateCopy, 32 * Plan::kWarps, 2, Plan::kThreadRows,
+                         32 * Plan::kWarps, Plan::kNumStages>;
 constexpr int kUnweightedOffset =
     2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kUnweightedOffset + UnweightedCopy::kBytes;
@@ -74,6 +75,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
         valid[half][j] = exists && row_valid[j];
         saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
         state_offset[half][j] = launder(StateCopy::offset(Plan::kThreadRows * quad + j, real_unit));
+        unweighted.place_copy(half, j, state_offset[half][j]);
         load_states(half, j, a, time, tile_steps, a.batch * plane, [&](const Element* tensor) {
           return element_at(tensor + half_unit, offset_bytes[j]);
         });

@@ -19,7 +19,8 @@ using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim
 using ResetCopy = rnnc::ResetCopy<Plan, StateCopy, 32 * Plan::kWarps>;
 constexpr int kStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
 using UnweightedCopy =
-    rnnc::UnweightedCopy<Plan::kUnitGroups, Plan::kThreadRows, 32 * Plan::kWarps, Plan::kNumStages>;
+    rnnc::UnweightedCopy<StateCopy, 32 * Plan::kWarps, Plan::kUnitGroups,
+                         Plan::kThreadRows, 32 * Plan::kWarps, Plan::kNumStages>;
 constexpr int kUnweightedOffset = 2 * kBufferBytes + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kUnweightedOffset + UnweightedCopy::kBytes;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
@@ -40,7 +41,8 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   PerItem<bool> valid;
   // In an exchange buffer and in stages, in bytes.
   PerItem<int> exchange_offset, input_offset;
-  int reset_offset[Plan::kThreadRows], reset_group[Plan::kUnitGroups];
+  // The same of what states restart from and of copied inputs, in two parts.
+  int copied_offset[Plan::kThreadRows], copied_group[Plan::kUnitGroups];
   // The gates of the next step without the product: ready before h is, they seed the accumulators
   // of two-byte elements.
   PerItem<Gates> base;
@@ -60,18 +62,19 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
       unweighted.place_row(j, real_row);
       const int first = whole || unit < Plan::kHeadDim ? unit : 0;
       const int64 real_unit = head * Plan::kHeadDim + first;
-      reset_offset[j] = kept(StateCopy::offset(Plan::kThreadRows * quad + j, first));
+      copied_offset[j] = kept(StateCopy::offset(Plan::kThreadRows * quad + j, first));
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
     });
     repeat<Plan::kUnitGroups>([&](int group) {
       const bool exists = whole || unit + 8 * group < Plan::kHeadDim;
       const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
-      reset_group[group] = StateCopy::offset(0, group_unit);
+      copied_group[group] = StateCopy::offset(0, group_unit);
       load_unit(group, a, plane, head * Plan::kHeadDim + real_unit);
       masks.place_unit(group, head * Plan::kHeadDim + real_unit);
       unweighted.place_unit(group, head, real_unit);
       repeat<Plan::kThreadRows>([&](int j) {
         valid[group][j] = exists && j < valid_rows;
+        unweighted.place_copy(group, j, copied_offset[j] + copied_group[group]);
         exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
         input_offset[group][j] =
             launder(InputCopy::offset(Plan::kThreadRows * quad + j, real_unit));
@@ -105,7 +108,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   RNNC_MEMBER void read_resets(const char* stage) {
     if constexpr (kResetsAhead) {
       for_each([&](int group, int j) {
-        const int offset = InputCopy::kBytes + reset_offset[j] + reset_group[group];
+        const int offset = InputCopy::kBytes + copied_offset[j] + copied_group[group];
         masks.read_reset(group, j, [&](int s) { return ResetCopy::read(stage, s, offset); });
       });
     }

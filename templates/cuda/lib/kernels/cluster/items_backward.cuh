@@ -46,7 +46,8 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   States last[kItems], before[kItems];
   Gradients found[kItems], derivative[kItems][at_least_one(Cell::kSources)];
 
-  RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
+  template <class Copies>
+  RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, Copies& copies) {
     const bool row_valid = at.first_row + at.column < a.batch;
     const int64 place = row_valid ? at.first_row + at.column : 0, row = row_at(a, place);
     masks.place_row(0, row, place);
@@ -64,6 +65,8 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
           at.time(a).at(at.steps - 1) * at.step_size * int64{sizeof(Element)};
       saved_offset[item] = launder(SavedCopy::offset(at.column, exists ? at.item_unit : 0));
       state_offset[item] = launder(StateCopy::offset(at.column, exists ? at.item_unit : 0));
+      unweighted.place_copy(item, 0,
+                            launder((active[item] ? group : 0) * kItemBytes + state_offset[item]));
       copies.start(a, at, item);
       load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
       masks.place_unit(item, real_unit);

@@ -18,7 +18,7 @@ struct Items : ForwardItems<1, kItems> {
   // An address is a uniform pointer and one of these offsets, in bytes: into [B, N, D], and into
   // [T, B, N, D] at the step whose results are stored next.
   int64 offset_bytes[kItems], t_offset_bytes[kItems], t_stride_bytes;
-  int input_offset[kItems], reset_offset[kItems];  // in stages, in bytes
+  int input_offset[kItems], copied_offset[kItems];  // in stages, in bytes
 
   RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row, int lane,
                         const TileSteps& tile_steps, const Order& order) {
@@ -37,7 +37,8 @@ struct Items : ForwardItems<1, kItems> {
       unweighted.place_row(j, row);
       offset_bytes[j] = launder((row * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
-      reset_offset[j] = kept(StateCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
+      copied_offset[j] = kept(StateCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
+      unweighted.place_copy(0, j, copied_offset[j]);
       repeat<Cell::kStates>([&](int s) {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
@@ -63,7 +64,7 @@ struct Items : ForwardItems<1, kItems> {
   RNNC_MEMBER void read_resets(const char* stage) {
     if constexpr (kResetsAhead) {
       repeat<kItems>([&](int j) {
-        const int offset = InputCopy::kBytes + reset_offset[j];
+        const int offset = InputCopy::kBytes + copied_offset[j];
         masks.read_reset(0, j, [&](int s) { return ResetCopy::read(stage, s, offset); });
       });
     }
@@ -120,20 +121,21 @@ struct Inputs {
   RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
                          int64 first_row, int warp, int lane, const TileSteps& tile_steps,
                          const Order& order) {
-    pieces.prepare(a, lane, first_unit, first_row, kItems == 2 ? 1 : 2);
+    pieces.prepare(a, lane, first_unit, first_row, kColumnStep);
     tile = tile_steps;
     time = TimeOrder(tile.of(a), order);
     const Element* const first_input = a.wx + time.at(0) * a.wx_time;
     copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * kWarpStageBytes));
-    reset.start(a, time, 1, lane, head, first_unit, first_row, kItems == 2 ? 1 : 2);
+    reset.start(a, time, 1, lane, head, first_unit, first_row, kColumnStep);
   }
   RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
   RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx,
-                            Handover<false>& handover) {
+                            Handover<false>& handover, UnweightedCopy& unweighted) {
     if (t < static_cast<int>(tile.of(a))) {
       handover.wait(a, t);
       copy.issue(pieces, stages + stage_idx * kStageBytes);
+      unweighted.issue(a, time, stage_idx);
       copy.advance(time.stride(a.wx_time));
       if (t + 1 < static_cast<int>(tile.of(a))) {
         reset.issue(stages + stage_idx * kStageBytes + InputCopy::kBytes);

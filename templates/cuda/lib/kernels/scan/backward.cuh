@@ -11,6 +11,7 @@ namespace rnnc::scan_backward {
 using namespace scan;
 
 constexpr int kSteps = Plan::kChunk;
+constexpr bool kWide = sizeof(Factor) > sizeof(real);
 // Sums of a unit over time, and of the gradients of reset values.
 constexpr int kResetSums = kMasked ? Cell::kStates : 0;
 constexpr int kAllSums = Cell::kSums + kResetSums;
@@ -272,12 +273,19 @@ struct Chunk {
     repeat<kSteps>([&](int j) {
       Gates ignored;
       Params ignored_too;
+      Carried of_step[kCarried];
       repeat<kCarried>([&](int c) {
         States column = {};
-        repeat<kCarried>([&](int i) { column[kCarriedState[i]] = map.column[c][i]; });
+        // The adjoint of the map so far, or of a unit where the map has more digits than a state.
+        repeat<kCarried>([&](int i) {
+          column[kCarriedState[i]] = kWide ? real(i == c) : static_cast<real>(map.column[c][i]);
+        });
         step(j, column, ignored, ignored_too);
-        repeat<kCarried>([&](int i) { map.column[c][i] = column[kCarriedState[i]]; });
+        repeat<kCarried>([&](int i) { of_step[c][i] = column[kCarriedState[i]]; });
+        if (kWide) return;
+        repeat<kCarried>([&](int i) { map.column[c][i] = of_step[c][i]; });
       });
+      if (kWide) map.append_step(of_step);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       add_gradient(j, d_state);
       step(j, d_state, ignored, ignored_too);

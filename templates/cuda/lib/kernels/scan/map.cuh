@@ -1,7 +1,9 @@
 // Map: what some steps make of the values that a scan carries from step to step: x becomes A x + b.
 //
 // A column of A is kept as mantissas and one exponent: over many steps it may leave the range of
-// `real` where the carried values do not. An entry that is 0 multiplies nothing.
+// `real` where the carried values do not. An entry that is 0 multiplies nothing. Mantissas of
+// float32 elements are double: coefficients that are the same at all steps round the same way in
+// each product, and what a loop loses here and there would add up.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -11,6 +13,11 @@ namespace rnnc::scan {
 
 constexpr int kCarried = Form::kCarried;
 using Carried = real[kCarried];
+RNNC_INLINE auto factor_type() {
+  if constexpr (sizeof(Element) > 2) return double{};
+  if constexpr (sizeof(Element) == 2) return real{};
+}
+using Factor = decltype(factor_type());
 
 // The exponent of a number, within bounds that `power_of_two` takes, and 2^e.
 RNNC_INLINE int exponent_of(float x) {
@@ -24,18 +31,18 @@ RNNC_INLINE float power_of_two(float, int e) {
 }
 RNNC_INLINE double power_of_two(double, int e) { return __hiloint2double((e + 1023) << 20, 0); }
 // x * 2^e, in two factors: e reaches beyond the exponents of one.
-RNNC_INLINE real scaled(real x, int e) {
-  constexpr int kMost = sizeof(real) == 8 ? 2044 : 252;
+RNNC_INLINE Factor scaled(Factor x, int e) {
+  constexpr int kMost = sizeof(Factor) == 8 ? 2044 : 252;
   e = minimum(maximum(e, -kMost), kMost);
   const int half = e / 2;
-  return x * power_of_two(real{}, half) * power_of_two(real{}, e - half);
+  return x * power_of_two(Factor{}, half) * power_of_two(Factor{}, e - half);
 }
-RNNC_INLINE real magnitude(real x) { return x < 0 ? -x : x; }
+RNNC_INLINE Factor magnitude(Factor x) { return x < 0 ? -x : x; }
 
 struct Map {
   Carried offset;
-  Carried column[kCarried];  // [j]: what a unit of value j becomes
-  int exponent[kCarried];    // of a column
+  Factor column[kCarried][kCarried];  // [j]: what a unit of value j becomes
+  int exponent[kCarried];             // of a column
 
   // Begins before the first step.
   RNNC_MEMBER void begin() {
@@ -48,34 +55,50 @@ struct Map {
   // Lets nothing pass that comes from before a restart.
   RNNC_MEMBER void cut(bool restarts) {
     repeat<kCarried>([&](int j) {
-      repeat<kCarried>([&](int i) { column[j][i] = restarts ? real(0) : column[j][i]; });
+      repeat<kCarried>([&](int i) { column[j][i] = restarts ? Factor(0) : column[j][i]; });
     });
   }
   // Keeps mantissas near 1. NOTE: at least every kRescaled steps.
   RNNC_MEMBER void rescale() {
     repeat<kCarried>([&](int j) {
-      real most = 0;
+      Factor most = 0;
       repeat<kCarried>([&](int i) {
-        const real each = magnitude(column[j][i]);
+        const Factor each = magnitude(column[j][i]);
         most = each > most ? each : most;
       });
       const int e = kCarried == 1 ? exponent_of(column[j][0]) : exponent_of(most);
-      const real factor = power_of_two(real{}, -e);
+      const Factor factor = power_of_two(Factor{}, -e);
       repeat<kCarried>([&](int i) { column[j][i] *= factor; });
       exponent[j] += e;
     });
   }
   // What it makes of carried values.
   RNNC_MEMBER void apply(Carried& values) const {
-    Carried found;
-    assign(found, offset);
+    Factor found[kCarried];
+    repeat<kCarried>([&](int i) { found[i] = offset[i]; });
     repeat<kCarried>([&](int j) {
       repeat<kCarried>([&](int i) {
-        const real part = scaled(column[j][i] * values[j], exponent[j]);
-        found[i] += column[j][i] == 0 ? real(0) : part;
+        const Factor part = scaled(column[j][i] * values[j], exponent[j]);
+        found[i] += column[j][i] == 0 ? Factor(0) : part;
       });
     });
-    assign(values, found);
+    repeat<kCarried>([&](int i) { values[i] = static_cast<real>(found[i]); });
+  }
+  // Rounds mantissas to what is published.
+  RNNC_MEMBER void round() {
+    repeat<kCarried>([&](int j) {
+      repeat<kCarried>([&](int i) { column[j][i] = static_cast<real>(column[j][i]); });
+    });
+  }
+  // Appends a step that follows, whose columns are given.
+  RNNC_MEMBER void append_step(const Carried (&of)[kCarried]) {
+    repeat<kCarried>([&](int j) {
+      Factor found[kCarried] = {};
+      repeat<kCarried>([&](int k) {
+        repeat<kCarried>([&](int i) { found[i] += of[k][i] * column[j][k]; });
+      });
+      assign(column[j], found);
+    });
   }
   // Appends steps that follow.
   RNNC_MEMBER void append(const Map& next) {
@@ -85,11 +108,11 @@ struct Map {
       repeat<kCarried>([&](int k) {
         most = column[j][k] == 0 ? most : maximum(most, next.exponent[k]);
       });
-      Carried found = {};
+      Factor found[kCarried] = {};
       repeat<kCarried>([&](int k) {
         repeat<kCarried>([&](int i) {
-          const real part = next.column[k][i] * column[j][k];
-          found[i] += part == 0 ? real(0) : scaled(part, next.exponent[k] - most);
+          const Factor part = next.column[k][i] * column[j][k];
+          found[i] += part == 0 ? Factor(0) : scaled(part, next.exponent[k] - most);
         });
       });
       assign(column[j], found);

@@ -70,7 +70,7 @@ struct Records {
       publish(to, j, word_of(map.offset[j]));
       publish(to, kCarried + j, word_of_exponent(map.exponent[j]));
       repeat<kCarried>([&](int i) {
-        publish(to, (2 + j) * kCarried + i, word_of(map.column[j][i]));
+        publish(to, (2 + j) * kCarried + i, word_of(static_cast<real>(map.column[j][i])));
       });
     });
   }

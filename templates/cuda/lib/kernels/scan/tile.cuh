@@ -18,7 +18,7 @@ constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
 constexpr int kTileMap = Plan::kWarps;
 struct Shared {
   real offset[Plan::kWarps + 1][kCarried][kLanes];
-  real column[Plan::kWarps + 1][kCarried * kCarried][kLanes];
+  Factor column[Plan::kWarps + 1][kCarried * kCarried][kLanes];
   int exponent[Plan::kWarps + 1][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
@@ -138,6 +138,7 @@ struct Tile {
       Map all = shared_map(0);
 #pragma unroll 1
       for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
+      all.round();  // so that all who apply it get the same bits
       if (number > 0) records.publish_map(number, all);
       share(all, kTileMap);
       meet_ends();

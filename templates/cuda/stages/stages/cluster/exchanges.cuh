@@ -21,6 +21,13 @@ RNNC_CONSTEXPR int first_wait() {
   }
   return 0;
 }
+// The second one, or the first if there is one alone.
+RNNC_CONSTEXPR int second_wait() {
+  for (int stage = first_wait() + 1; stage < Cell::kStages; ++stage) {
+    if (waits_within(stage)) return stage;
+  }
+  return first_wait();
+}
 // The number of the exchange that a stage waits for.
 RNNC_CONSTEXPR int exchange_of(int stage) {
   int number = 0;

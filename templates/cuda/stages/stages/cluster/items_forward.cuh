@@ -95,12 +95,12 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
     });
   }
 
-  // Stores the results of a step and moves on to the next one.
-  RNNC_MEMBER void store_step_of(const StagedForwardArguments& a) {
-    at_step([&](const auto& valid, const auto& at) {
-      store_states(a, valid, at);
-      store_saved(a, valid, at);
-    });
+  RNNC_MEMBER void store_states_of(const StagedForwardArguments& a) {
+    at_step([&](const auto& valid, const auto& at) { store_states(a, valid, at); });
+  }
+  // Stores what the step saves for a backward, and moves on to the next step.
+  RNNC_MEMBER void store_saved_of(const StagedForwardArguments& a) {
+    at_step([&](const auto& valid, const auto& at) { store_saved(a, valid, at); });
     repeat<kItems>([&](int j) { t_offset_bytes[j] += t_stride_bytes; });
   }
   // Stores zeros for the steps that no row of the tile runs.
@@ -112,7 +112,10 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
     });
     t_stride_bytes = step_bytes;
 #pragma unroll 1
-    for (int64 t = steps; t < a.steps; ++t) store_step_of(a);
+    for (int64 t = steps; t < a.steps; ++t) {
+      store_states_of(a);
+      store_saved_of(a);
+    }
   }
 
  private:

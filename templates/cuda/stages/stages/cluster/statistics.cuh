@@ -5,161 +5,274 @@
 // the block's part to all blocks. Every thread adds those of all blocks. All of this is in a fixed
 // order, and so every block finds the same numbers.
 //
+// The parts of all numbers that a stage needs of a row are one record, which is written, pushed and
+// read in vectors.
+//
 // What warps write has two buffers, which steps use in turns. A thread may read one until the
 // barrier of the next step, after which the step after that writes it again.
 #pragma once
 
 #include "lib/mma/k_tile.cuh"
 #include "lib/ptx/cluster.cuh"
+#include "lib/ptx/vec.cuh"
 #include "lib/stages/cluster/exchanges.cuh"
 #include "lib/stages/parts.cuh"
 
 namespace rnnc {
 
-// A thread has one batch row or two neighbouring ones, of `units` units; lanes whose indices differ in
-// the bits of `lanes` have other units of the same rows. `parts` of the `warps` warps of a block have
-// units.
+// The words of a statistic's part, and the place of the first of them in the record of its stage.
+// Two words that belong together are in one vector.
+RNNC_CONSTEXPR int part_words(StatisticKind kind) { return has_second(kind) ? 2 : 1; }
+RNNC_CONSTEXPR int words_until(int stage, int last) {
+  int words = 0;
+  for (int i = 0; i <= last; ++i) {
+    if (kStageStatistics[i].stage != stage) continue;
+    const int own = part_words(kStageStatistics[i].kind);
+    words = round_up(words, own) + own;
+  }
+  return words;
+}
+RNNC_CONSTEXPR int word_of(int statistic) {
+  const StageStatistic& own = kStageStatistics[statistic];
+  return words_until(own.stage, statistic) - part_words(own.kind);
+}
+RNNC_CONSTEXPR int record_words(int stage) {
+  const int words = words_until(stage, Cell::kStageStatistics - 1);
+  return words <= 2 ? round_up(words, 2) : round_up(words, 4);
+}
+RNNC_CONSTEXPR int vector_words(int stage) { return minimum(record_words(stage), 4); }
+RNNC_CONSTEXPR int vectors_of(int stage) {
+  return record_words(stage) / at_least_one(vector_words(stage));
+}
+
+RNNC_CONSTEXPR int bits_in(int bits) {
+  int count = 0;
+  for (; bits; bits &= bits - 1) ++count;
+  return count;
+}
+
+// A thread has one batch row or two neighbouring ones, of `units` units; lanes whose indices differ
+// in the bits of `lanes` have other units of the same rows. `parts` of the `warps` warps of a block
+// have units.
 template <class Plan, int rows, int units, int lanes, int parts, int warps>
 struct ClusterStatistics {
-  struct __align__(2 * sizeof(real)) Words {
-    real first, second;
-  };
-  // Of neighbouring rows, which one load reads.
-  struct __align__(rows * sizeof(Words)) RowsWords {
-    Words row[rows];
-  };
   static constexpr int kOthers = rows == 2 ? lanes & (lanes - 1) : lanes;  // lanes of own row
   static constexpr bool kWhole = Plan::kCluster * Plan::kUnits == Plan::kHeadDim;  // no padding
-  static constexpr int kPartBytes = kColumns * 2 * static_cast<int>(sizeof(real));
-  static constexpr int kWarpPartsBytes = Cell::kStageStatistics * parts * kPartBytes;
-  static constexpr int kBufferBytes = Cell::kStageStatistics * Plan::kCluster * kPartBytes;
+  RNNC_CONSTEXPR int record_bytes(int stage) { return 4 * record_words(stage); }
+  RNNC_CONSTEXPR int part_bytes(int stage) { return kColumns * record_bytes(stage); }
+  RNNC_CONSTEXPR int part_bytes_before(int stage) { return sum_before(stage, part_bytes); }
+  static constexpr int kPartBytes = part_bytes_before(Cell::kStages);
+  static constexpr int kWarpPartsBytes = parts * kPartBytes;
+  static constexpr int kBufferBytes = Plan::kCluster * kPartBytes;
   static constexpr int kBytes = 2 * (kWarpPartsBytes + kBufferBytes);
   // Bytes that the cluster pushes to a block for a stage.
   RNNC_CONSTEXPR int pushed_bytes(int stage) {
-    return statistics_of(stage) * Plan::kCluster * kPartBytes;
+    return stage < Cell::kStages ? Plan::kCluster * part_bytes(stage) : 0;
   }
 
-  // Threads push 32 rows at a time: eight rows of four blocks.
+  // Threads push a vector of 32 rows at a time: eight rows of four blocks.
   static constexpr int kPieces = ceil_div(Plan::kCluster * kColumns, 32);
-  static constexpr int kTurns = ceil_div(kPieces, warps);  // pieces of a warp, per statistic
+  static constexpr int kTurns = ceil_div(kPieces, warps);  // pieces of a warp, per vector
   static constexpr int kSlots = maximum(warps / kPieces, 1);  // warps that have the same piece
+  // Lanes of the same rows, which may divide the parts of blocks among them.
+  static constexpr int kSharers = 1 << bits_in(lanes), kWriters = 1 << bits_in(kOthers);
 
   // Addresses in shared memory, of buffer 0. NOTE: pinned, or the compiler would read the thread's
   // index again in each step.
-  u32 own;     // where this lane writes its warp's part of a row
-  u32 pushed;  // where the parts of warps lie of the row that it pushes
-  u32 read;    // where the parts of blocks lie of the thread's rows
-  u32 peer[kTurns], peer_barrier[kTurns];  // where it pushes to
-  bool pushes[kTurns], writes, second;     // second: it writes the second of the thread's rows
-  int slot;
+  u32 begin, pushed_begin;
+  int own_row;   // where this lane writes its warp's part: of the warp and of the row
+  int read_row;  // the first of the thread's rows
+  int push_row;  // the row that it pushes
+  int own_block;  // where it pushes to: of the block and of the row
+  u32 peer[kTurns], peer_barrier[kTurns];  // the block that it pushes to
+  bool pushes[kTurns], second;             // second: it writes the second of the thread's rows
+  int slot, writer, sharer;
 
-  // `begin` is the first byte of all of this, `part` the number of the warp's part, `row` the first of
-  // the thread's rows in the tile.
-  RNNC_MEMBER void prepare(u32 begin, u32 barriers, int rank, int warp, int lane, int part,
+  // `first` is the first byte of all of this, `part` the number of the warp's part, `row` the first
+  // of the thread's rows in the tile.
+  RNNC_MEMBER void prepare(u32 first, u32 barriers, int rank, int warp, int lane, int part,
                            int row) {
-    constexpr int word_bytes = static_cast<int>(sizeof(Words));
     second = pin(int{rows == 2 && (lane & (lanes ^ kOthers))});
-    writes = pin(int{(lane & kOthers) == 0});
-    own = pin(begin + part * kPartBytes + (row + second) * word_bytes);
-    pushed = pin(begin + lane % kColumns * word_bytes);
-    read = pin(begin + 2 * kWarpPartsBytes + row * word_bytes);
+    writer = pin(compressed(lane, kOthers));
+    sharer = pin(compressed(lane, lanes));
+    begin = pin(first);
+    pushed_begin = pin(first + 2 * kWarpPartsBytes);
+    own_row = pin(part * kColumns + row + second);
+    read_row = pin(row);
+    push_row = pin(lane % kColumns);
     slot = pin(warp / kPieces);
     repeat<kTurns>([&](int turn) {
       const int piece = warp % kPieces + turn * warps, distance = (32 * piece + lane) / kColumns;
       const int block = (rank + distance) % Plan::kCluster;
       pushes[turn] = pin(int{piece < kPieces && distance < Plan::kCluster});
-      peer[turn] = mapa(begin, block) + 2 * kWarpPartsBytes + rank * kPartBytes +
-                   lane % kColumns * word_bytes;
+      peer[turn] = mapa(first, block) + 2 * kWarpPartsBytes;
       peer_barrier[turn] = mapa(barriers, block);
     });
+    own_block = pin(rank * kColumns + lane % kColumns);
   }
 
   // Before the barrier of the block: writes the warp's part. value(i, j, k) is value k of unit i,
   // which exists(i), and of the thread's row j.
   template <int stage, typename Value, typename Exists>
   RNNC_MEMBER void write(int buffer, const Value& value, const Exists& exists) const {
-    for_statistics_of<stage>([&](auto index, auto) {
-      constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
-      constexpr StatisticKind kind = statistic.kind;
-      Part of_row[rows];
-      repeat<rows>([&](int j) {
-        Part found[units * statistic.count];
-        repeat<units>([&](int i) {
-          repeat<statistic.count>([&](int k) {
-            const Part one = part_of<kind>(value(i, j, kStatisticValues[statistic.first + k]));
-            found[i * statistic.count + k] = kWhole || exists(i) ? one : no_part<kind>();
+    if constexpr (record_words(stage) > 0) {
+      real record[at_least_one(record_words(stage))] = {};
+      for_statistics_of<stage>([&](auto index) {
+        constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+        constexpr StatisticKind kind = statistic.kind;
+        Part of_row[rows];
+        repeat<rows>([&](int j) {
+          Part found[units * statistic.count];
+          repeat<units>([&](int i) {
+            repeat<statistic.count>([&](int k) {
+              const Part one = part_of<kind>(value(i, j, kStatisticValues[statistic.first + k]));
+              found[i * statistic.count + k] = kWhole || exists(i) ? one : no_part<kind>();
+            });
           });
+          of_row[j] = united<kind>(found);
         });
-        of_row[j] = united<kind>(found);
+        Part all = of_row[0];
+        if constexpr (rows == 2) all = part_of_own_row<kind, lanes, !kWhole>(of_row, second);
+        put<decltype(index)::value>(record, part_of_lanes<kind, kOthers, !kWhole>(all));
       });
-      Part all = of_row[0];
-      if constexpr (rows == 2) all = part_of_own_row<kind, lanes, !kWhole>(of_row, second);
-      all = part_of_lanes<kind, kOthers, !kWhole>(all);
-      if (writes) {
-        *words_at(own + buffer * kWarpPartsBytes + index * parts * kPartBytes) = {all.first,
-                                                                                 all.second};
-      }
-    });
+      const u32 to = begin + buffer * kWarpPartsBytes + parts * part_bytes_before(stage) +
+                     own_row * record_bytes(stage);
+      for_vectors<stage>([&](auto vector, auto first) {
+        if (writer != vector % kWriters) return;
+        Vec<float, vector_words(stage)> words;
+        repeat<vector_words(stage)>(
+            [&](int i) { words.words[i] = __float_as_uint(record[first + i]); });
+        write_aligned(words, shared_pointer(to + 4 * first));
+      });
+    }
   }
 
-  // After the barrier: pushes the block's parts. units_of(part) says how many units part `part` has.
+  // After the barrier: pushes the block's parts. units_of(part) is the number of units of a part.
   template <int stage, typename UnitsOf>
   RNNC_MEMBER void push(int buffer, const UnitsOf& units_of) const {
-    for_statistics_of<stage>([&](auto index, auto order) {
-      constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
-      if (slot != order % kSlots) return;
-      Part found[parts];
-      repeat<parts>([&](int part) {
-        const Words words = *words_at(pushed + buffer * kWarpPartsBytes +
-                                      (index * parts + part) * kPartBytes);
-        found[part] = {words.first, words.second, real(units_of(part) * statistic.count)};
+    for_vectors<stage>([&](auto vector, auto first) {
+      constexpr int count = vector_words(stage);
+      if (slot != vector % kSlots) return;
+      Vec<float, count> read[parts];
+      const u32 from = begin + buffer * kWarpPartsBytes + parts * part_bytes_before(stage) +
+                       push_row * record_bytes(stage) + 4 * first;
+      repeat<parts>(
+          [&](int part) { read[part].read(shared_pointer(from + part * part_bytes(stage))); });
+      real record[at_least_one(record_words(stage))] = {};
+      for_statistics_in<stage, vector>([&](auto index) {
+        constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+        Part found[parts];
+        repeat<parts>([&](int part) {
+          const real units_of_part = real(units_of(part) * statistic.count);
+          found[part] = taken<decltype(index)::value>(read[part], first, units_of_part);
+        });
+        put<decltype(index)::value>(record, united<statistic.kind>(found));
       });
-      const Part all = united<statistic.kind>(found);
+      const u32 offset = buffer * kBufferBytes + Plan::kCluster * part_bytes_before(stage) +
+                         own_block * record_bytes(stage) + 4 * first;
+      u32 words[4] = {};
+      repeat<count>([&](int i) { words[i] = __float_as_uint(record[first + i]); });
       repeat<kTurns>([&](int turn) {
         if (!pushes[turn]) return;
-        st_async_v2(peer[turn] + buffer * kBufferBytes + index * Plan::kCluster * kPartBytes,
-                    __float_as_uint(all.first), __float_as_uint(all.second),
-                    peer_barrier[turn] + exchange_of(stage) * kBarrierPairBytes + buffer * 8);
+        const u32 barrier =
+            peer_barrier[turn] + exchange_of(stage) * kBarrierPairBytes + buffer * 8;
+        if constexpr (count == 4) {
+          st_async_v4(peer[turn] + offset, words, barrier);
+        } else {
+          st_async_v2(peer[turn] + offset, words[0], words[1], barrier);
+        }
       });
     });
   }
 
-  // After the exchange: the numbers of each row.
+  // After the exchange: the numbers of each row. Lanes of the same row divide the parts of the
+  // blocks where they are many, and of sums, whose order of addition is the same in all lanes.
   template <int stage, int n>
   RNNC_MEMBER void collect(int buffer, real (&numbers)[rows][n]) const {
-    for_statistics_of<stage>([&](auto index, auto) {
-      constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
-      RowsWords words[Plan::kCluster];
-      repeat<Plan::kCluster>([&](int block) {
-        words[block] = *reinterpret_cast<const RowsWords*>(words_at(
-            read + buffer * kBufferBytes + (index * Plan::kCluster + block) * kPartBytes));
-      });
-      repeat<rows>([&](int j) {
-        Part found[Plan::kCluster];
-        repeat<Plan::kCluster>([&](int block) {
-          const int exist = minimum(Plan::kHeadDim - block * Plan::kUnits, Plan::kUnits);
-          found[block] = {words[block].row[j].first, words[block].row[j].second,
-                          real(exist * statistic.count)};
+    for_vectors<stage>([&](auto vector, auto first) {
+      constexpr int count = vector_words(stage), wide = rows * record_words(stage) <= 4 ? rows : 1;
+      constexpr bool divided = divides(stage);
+      constexpr int own = divided ? Plan::kCluster / kSharers : Plan::kCluster;
+      const u32 from = pushed_begin + buffer * kBufferBytes +
+                       Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage) +
+                       4 * first + (divided ? sharer * part_bytes(stage) : 0);
+      Vec<float, wide * count> read[own][rows / wide];
+      repeat<own>([&](int i) {
+        const int block = divided ? i * kSharers : i;
+        repeat<rows / wide>([&](int j) {
+          read[i][j].read(
+              shared_pointer(from + block * part_bytes(stage) + j * record_bytes(stage)));
         });
-        set_numbers<statistic.kind>(numbers[j] + statistic.to, united<statistic.kind>(found));
+      });
+      for_statistics_in<stage, vector>([&](auto index) {
+        constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+        constexpr StatisticKind kind = statistic.kind;
+        repeat<rows>([&](int j) {
+          Part found[own];
+          repeat<own>([&](int i) {
+            const int exist = minimum(Plan::kHeadDim - i * Plan::kUnits, Plan::kUnits);
+            const real number = real(exist * statistic.count);
+            found[i] = taken<decltype(index)::value>(read[i][j / wide], first - j % wide * count,
+                                                     number);
+          });
+          Part all = united<kind>(found);
+          if constexpr (divided) {
+            all = part_of_lanes<kind, lanes, false>(all);
+            all.count = real(Plan::kHeadDim * statistic.count);
+          }
+          set_numbers<kind>(numbers[j] + statistic.to, all);
+        });
       });
     });
   }
 
  private:
-  // body(index, order) for the statistics of a stage, which are in this order.
+  // The bits of an index at the places of `bits`, next to each other.
+  static RNNC_MEMBER int compressed(int index, int bits) {
+    int found = 0, place = 0;
+    repeat<5>([&](int bit) {
+      if (bits >> bit & 1) found |= (index >> bit & 1) << place++;
+    });
+    return found;
+  }
+  RNNC_CONSTEXPR bool divides(int stage) {
+    if (vectors_of(stage) < 2 || Plan::kCluster % kSharers) return false;
+    for (int i = 0; i < Cell::kStageStatistics; ++i) {
+      if (kStageStatistics[i].stage == stage && has_second(kStageStatistics[i].kind)) return false;
+    }
+    return true;
+  }
+  // body(index) for the statistics of a stage, or of a vector of its record.
   template <int stage, typename Body>
   static RNNC_MEMBER void for_statistics_of(const Body& body) {
     unroll<Cell::kStageStatistics>([&](auto index) {
-      constexpr int own = decltype(index)::value;
-      if constexpr (kStageStatistics[own].stage == stage) {
-        constexpr int order = statistics_of(stage, own);
-        body(index, Index<order>{});
-      }
+      if constexpr (kStageStatistics[decltype(index)::value].stage == stage) body(index);
     });
   }
-  static RNNC_MEMBER Words* words_at(u32 address) {
-    return reinterpret_cast<Words*>(shared_pointer(address));
+  template <int stage, int vector, typename Body>
+  static RNNC_MEMBER void for_statistics_in(const Body& body) {
+    for_statistics_of<stage>([&](auto index) {
+      if constexpr (word_of(decltype(index)::value) / vector_words(stage) == vector) body(index);
+    });
+  }
+  // body(vector, first) for the vectors of a stage's record, and the first word of each.
+  template <int stage, typename Body>
+  static RNNC_MEMBER void for_vectors(const Body& body) {
+    unroll<vectors_of(stage)>([&](auto vector) {
+      body(vector, Index<decltype(vector)::value * vector_words(stage)>{});
+    });
+  }
+  template <int statistic, int n>
+  static RNNC_MEMBER void put(real (&record)[n], const Part& part) {
+    record[word_of(statistic)] = part.first;
+    if (has_second(kStageStatistics[statistic].kind)) record[word_of(statistic) + 1] = part.second;
+  }
+  // The part of a statistic from words of a record, of which the first is number `first`.
+  template <int statistic, typename Words>
+  static RNNC_MEMBER Part taken(const Words& words, int first, real count) {
+    const int at = word_of(statistic) - first;
+    const bool two = has_second(kStageStatistics[statistic].kind);
+    return {words[at], two ? words[at + 1] : real(0), count};
   }
 };
 

@@ -65,7 +65,7 @@ struct StagePartials {
       const int row = n * kTileRows + 2 * (lane & 3) + j, unit = unit_group * 8 + (lane >> 2);
       Access access;
       access.set(values);
-      access.write(partials + warp * kWarp + row * kPitch + unit * kWidth);
+      write_aligned(access, partials + warp * kWarp + row * kPitch + unit * kWidth);
     });
   }
   // Adds those of all warps to the gates of an item.

@@ -1,0 +1,1 @@
+"""Cells with stages beside other ways to run them."""
