@@ -2,8 +2,8 @@
 
 A compiler's time grows with the third power of the calls in a function: a chain of 2,000 `sin`,
 whose backward calls functions 4,000 times, took NVRTC two minutes. In pieces, a chain of 1,540
-takes ten seconds. Values
-that a piece hands on are in local memory, where those of so long a program are anyway.
+takes ten seconds. Values that a piece hands on are in local memory, where those of so long a
+program are anyway.
 """
 
 from __future__ import annotations
