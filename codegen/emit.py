@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,11 +20,14 @@ _RESERVED = [name for name, row in TABLE.items() if not row.free_name]
 # value such as `floor_g` ends with an underscore: a name of a cell always did.
 _SHORT = re.compile(rf"(d_)?(({'|'.join(_RESERVED)})_)?[a-z](_next)?(_sum)?|t\d+")
 
-#: The most uses of a function in a program that are copies of it, where copies are long.
+#: The most copies of functions in a program, where copies are long. The others are called.
 MOST_COPIES = 400
-#: The same of a function with a loop for large arguments, in every dtype: 500 copies of `sin` took
+#: The same of functions with a loop for large arguments, in every dtype: 500 copies of `sin` took
 #: NVRTC two minutes.
 MOST_COPIES_OF_LOOPS = 50
+#: The most uses of functions in a program that is one function, if it calls some of them; also the
+#: most calls times the number of functions that are called. See `emit_pieces`.
+MOST_CALLS = 1500
 # Functions of the headers that are one instruction. Others are many, some with branches.
 _INSTRUCTIONS = frozenset({"abs", "ceil", "floor", "round", "trunc"})
 _LOOPS = frozenset({"sin", "cos", "tan", "atan2", "fmod", "pow"})
@@ -119,9 +121,7 @@ def emit_called_functions(program: Program, exact: bool) -> str:
     Returns:
         The text; empty if there are none.
     """
-    values = (statement.value for statement in assignments(program.statements))
-    uses = Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
-    rows = [f for name, f in TABLE.items() if uses[name] > _most_copies(f, exact)]
+    rows = [TABLE[name] for name in _called(program, exact)]
     lines = [_emit_call(f) for f in rows if not f.free_name]
     spaced = [_emit_call(f) for f in rows if f.free_name]
     if spaced:
@@ -129,11 +129,43 @@ def emit_called_functions(program: Program, exact: bool) -> str:
     return "\n".join(lines)
 
 
-def _most_copies(function: ElementwiseFunction, exact: bool) -> float:
+def calls_very_often(program: Program, exact: bool) -> bool:
+    """Whether a program calls functions so often that a compiler takes long for one function.
+
+    Args:
+        program: with the calls that `emit_called_functions` writes.
+        exact: whether functions are those of CUDA's library.
+    """
+    called = _called(program, exact)
+    uses = _uses(program).values()
+    return bool(called) and max(len(called) * sum(called.values()), sum(uses)) > MOST_CALLS
+
+
+def _called(program: Program, exact: bool) -> dict[str, int]:
+    """The functions that are called, in the table's order, and how often: the most used ones."""
+    uses = _uses(program)
+    lengths = {name: uses[name] * _length(TABLE[name], exact) for name in TABLE if uses[name]}
+    copied = sum(lengths.values())
+    called = set()
+    for name in sorted(lengths, key=lambda name: -lengths[name]):
+        if copied > MOST_COPIES and lengths[name]:
+            called.add(name)
+            copied -= lengths[name]
+    return {name: uses[name] for name in lengths if name in called}
+
+
+def _uses(program: Program) -> Counter[str]:
+    """How often a program uses each function."""
+    values = (statement.value for statement in assignments(program.statements))
+    return Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
+
+
+def _length(function: ElementwiseFunction, exact: bool) -> float:
+    """How long a function's code is, as a multiple of one that counts; 0 for some instructions."""
     inside = _inside(function)
     if not _LOOPS.isdisjoint(inside):
-        return MOST_COPIES_OF_LOOPS
-    return MOST_COPIES if exact and not inside <= _INSTRUCTIONS else math.inf
+        return MOST_COPIES / MOST_COPIES_OF_LOOPS
+    return 1 if exact and not inside <= _INSTRUCTIONS else 0
 
 
 def _inside(function: ElementwiseFunction) -> set[str]:

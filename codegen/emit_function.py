@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..cellspec.declare import Constant
 from ..cellspec.expression.node import Node
-from .emit import literal, spelled
+from .emit import spelled
 from .emit_lanes import lane_lines
+from .emit_pieces import constant_lines, piece_lines
 from .emit_statements import Line, statement_lines
 from .origins import joined
-from .program import Program, symbols_of, values_of
+from .program import Program, values_of
 
 # A name, but not that of a function in a namespace: a cell may have it too.
 _NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*")
@@ -23,7 +24,7 @@ def emit_function(
     name: str,
     program: Program,
     arguments: Iterable[str],
-    constants: Iterable[Constant],
+    constants: Sequence[Constant],
     passed: Sequence[str] = (),
 ) -> str:
     """The text of `emit_lines`, which has the same arguments."""
@@ -35,9 +36,11 @@ def emit_lines(
     name: str,
     program: Program,
     arguments: Iterable[str],
-    constants: Iterable[Constant],
+    constants: Sequence[Constant],
     passed: Sequence[str] = (),
+    *,
     in_blocks: bool = False,
+    in_pieces: bool = False,
 ) -> tuple[Line, ...]:
     """An inline C++ function of a program, with values as inputs and references as outputs.
 
@@ -50,6 +53,7 @@ def emit_lines(
         passed: functions of the table that the caller passes last, as objects of any type. Each
             type has the function's name after a `_`, with which no name of a cell begins.
         in_blocks: whether inputs and outputs are values of each unit of a block.
+        in_pieces: whether it calls functions of a few statements each, which stand before it.
 
     Returns:
         The lines, which are identical in every process. A line names the terms of its statement,
@@ -67,18 +71,17 @@ def emit_lines(
     types = ", ".join(f"typename _{f}" for f in passed)
     lines = [f"template <{types}>"] if passed else []
     lines += [line.replace(NBSP, " ") for line in wrapped]
-    used = {s.name for s in symbols_of(values_of(program.statements))}
-    for constant in constants:
-        if constant.name in used:
-            text = literal(constant.value)
-            fixed = "constexpr" if text.startswith("real(") else "const"
-            lines.append(f"  {fixed} real {spelled(constant.name)} = {text};")
+    lines += [line.text for line in constant_lines(values_of(program.statements), constants)]
     head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
+    pieces: Iterable[Line] = ()
+    body: Iterable[Line]
     if in_blocks:
         body = lane_lines(program.statements, {*inputs, *outputs})
+    elif in_pieces:
+        pieces, body = piece_lines(name, program, constants, passed)
     else:
         body = statement_lines(program.statements, set(outputs))
-    return (*head_lines, *body, Line("}"))
+    return (*pieces, *head_lines, *body, Line("}"))
 
 
 def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple[Node, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
+from .emit import calls_very_often
 from .emit_function import emit_lines
 from .emit_statements import Line
 from .hoisting import hoisted
@@ -121,7 +122,9 @@ def pointwise_functions(
                 parameters,
                 constants,
                 sorted(plan.passed) if direction == "forward" else (),
-                in_blocks,
+                in_blocks=in_blocks,
+                in_pieces=isinstance(plan, KernelPlan)
+                and calls_very_often(program, plan.scalar.accuracy == "kExact"),
             ),
             parameters,
             tuple(str(o) for o in program.outputs),

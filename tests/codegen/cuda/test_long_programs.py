@@ -8,7 +8,7 @@ import resource
 import pytest
 import rnnc
 from rnnc import Gate, State, sin, tanh
-from rnnc.codegen import emit
+from rnnc.codegen import emit, emit_pieces
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
@@ -42,8 +42,9 @@ def called(code: str) -> list[str]:
 
 def test_only_what_a_program_uses_very_often_is_called():
     mixed = chain(550, sines=emit.MOST_COPIES_OF_LOOPS, tangents=1 + emit.MOST_COPIES_OF_LOOPS)
-    for unit, direction in zip(units_of(mixed), ("forward", "backward"), strict=True):
-        assert called(unit.code) == ["tanh", "tan"]
+    found = {"forward": ["tanh", "tan"], "backward": ["tanh", "sin", "tan"]}  # and copies of cos
+    for unit, direction in zip(units_of(mixed), found, strict=True):
+        assert called(unit.code) == found[direction]
         inside = unit.code.split("namespace long_program {")[1].split("}  // namespace long_pr")[0]
         assert f"void pointwise_{direction}(" in inside
         assert f"using long_program::pointwise_{direction};" in unit.code
@@ -72,6 +73,17 @@ def test_a_chain_of_500_sines_compiles_within_10_s():
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
 
 
+def test_a_program_that_calls_very_often_is_cut_into_pieces():
+    few, many = (units_of(chain(n, sines=n))[1].code for n in (300, 500))
+    assert "_noinline__ void pointwise_backward_0(real* kept)" not in few
+    pieces = re.findall(r"__noinline__ void (pointwise_backward_\d+)\(real\* kept\) \{", many)
+    assert len(pieces) > 20
+    calls = re.findall(r"^  (pointwise_backward_\d+)\(kept\);", many, re.MULTILINE)
+    assert calls == pieces
+    longest = max(text.count(" = cos(") + text.count("*cos(") for text in many.split("\n}\n"))
+    assert emit_pieces.CALLS / 2 < longest < 2 * emit_pieces.CALLS  # a statement may have several
+
+
 def test_passes_of_a_loop_are_one_use():
     @rnnc.cell
     def repeated(g: Gate, h: State):
@@ -94,9 +106,10 @@ def test_the_compiler_writes_a_called_function_once(monkeypatch, dtype):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_chain_of_2000_compiles_within_10_s(dtype):
-    for unit in units_of(chain(2000), dtype):
+@pytest.mark.parametrize(("sines", "dtype"), [(0, "float32"), (0, "float64"), (1500, "float32")])
+def test_2000_statements_compile_within_10_s(sines, dtype):
+    """A chain of 1,500 sines has so many in its backward, with as many cosines."""
+    for unit in units_of(chain(sines or 2000, sines), dtype):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         nvrtc.built(unit, "sm_90a", dtype)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
