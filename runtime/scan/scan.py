@@ -160,7 +160,7 @@ def run_scan(
     cell: CellSpec, backend: str, choice: Choice, given: Given
 ) -> tuple[list[Tensor], States]:
     """Run a call of either function; its states at all steps are (T, B, …) or (total, …)."""
-    if not (cell.dense_pairs or cell.has_stages) and _reads_wx(backend, choice, given):
+    if _reads_wx(backend, choice, given) and _runs_without_products(cell):
         choice = choice._replace(save="states")
     known = _known(cell, backend, choice, given)
     if known is not None:
@@ -173,6 +173,11 @@ def run_scan(
     settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
     remember = partial(_remember, _key(cell, backend, choice, tensors), given.wx)
     return run_call(settings, tensors, Asked(takes_wx=True, all_states=True), remember)
+
+
+@constant_in_graphs
+def _runs_without_products(cell: CellSpec) -> bool:
+    return not (cell.dense_pairs or cell.has_stages)
 
 
 def _reads_wx(backend: str, choice: Choice, given: Given) -> bool:
