@@ -14,6 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import PRECISIONS, Precision, Save
 from ..call.call import Tensors
 from ..call.layer_call import Choice, check_words
+from ..call.marks import constant_in_graphs
 from ..call.options import check_choice, check_flag
 from ..call.ragged import Places, Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
