@@ -161,7 +161,7 @@ def run_scan(
     cell: CellSpec, backend: str, choice: Choice, given: Given
 ) -> tuple[list[Tensor], States]:
     """Run a call of either function; its states at all steps are (T, B, …) or (total, …)."""
-    if _reads_wx(backend, choice, given) and _runs_without_products(cell):
+    if _runs_without_products(cell) and _reads_wx(backend, choice, given):
         choice = choice._replace(save="states")
     known = _known(cell, backend, choice, given)
     if known is not None:

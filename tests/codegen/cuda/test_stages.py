@@ -134,9 +134,9 @@ def test_cluster_plans_stay_within_every_limit(name, dtype):
             assert plan.shared >= plan.staged_bytes(tables) + units * size
 
 
-@pytest.mark.parametrize(("name", "bytes_"), [("joint_norm_lstm", 32), ("block_gru", 8)])
+@pytest.mark.parametrize(("name", "bytes_"), [("joint_norm_lstm", 16), ("block_gru", 8)])
 def test_parts_of_numbers_are_whole_vectors(name, bytes_):
-    """A backward's eight sums of a row are two vectors of 16 bytes, and one sum is a half."""
+    """A backward's four sums of a row are a vector of 16 bytes, and one sum is a half."""
     assert part_bytes(tables_of(name, "backward")) == 2 * 8 * bytes_
 
 
