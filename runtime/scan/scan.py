@@ -161,8 +161,6 @@ def run_scan(
     cell: CellSpec, backend: str, choice: Choice, given: Given
 ) -> tuple[list[Tensor], States]:
     """Run a call of either function; its states at all steps are (T, B, …) or (total, …)."""
-    if _runs_without_products(cell) and _reads_wx(backend, choice, given):
-        choice = choice._replace(save="states")
     known = _known(cell, backend, choice, given)
     if known is not None:
         return run_ready(known)
@@ -170,9 +168,12 @@ def run_scan(
         _check_options(choice)
         _check(cell, given)
     tensors = _tensors(cell, given)
+    key = _key(cell, backend, choice, tensors)
+    if _runs_without_products(cell) and _reads_wx(backend, choice, given):
+        choice = choice._replace(save="states")
     heads, dim = map(index, given.wx.shape[-3:-1])  # a kernel is of one size
     settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
-    remember = partial(_remember, _key(cell, backend, choice, tensors), given.wx)
+    remember = partial(_remember, key, given.wx)
     return run_call(settings, tensors, Asked(takes_wx=True, all_states=True), remember)
 
 
