@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...cellspec.cell import CellSpec
+from ...errors import TensorError
+
 
 class LayerWeights(NamedTuple):
     """Weights of one direction of a layer; None for each that the cell or layer does not have.
@@ -35,6 +38,24 @@ def weights_from(flat: Sequence[Any], parts: int) -> list[LayerWeights]:
 
 # The names of a module's weights without the layer: f"{name}_l{layer}".
 WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
+
+
+def check_params(cell: CellSpec, taken: Sequence[str], module: str) -> None:
+    """Check that no param of a cell has the name of a weight of the module that has the cell.
+
+    Args:
+        cell: the cell.
+        taken: names of the module's weights without the layer.
+        module: as messages name it.
+    """
+    for param in cell.params:
+        if param.name in taken:
+            raise TensorError(
+                f"the param {param.name} of {cell.name}",
+                f"the name of a weight of {module}, {param.name}_l0",
+                f"a name other than {', '.join(taken)}",
+                f"own_{param.name}: Param",
+            )
 
 
 class Form:

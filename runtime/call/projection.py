@@ -16,7 +16,7 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Gate
 from ...cellspec.expression.node import ordered
 from ...errors import TensorError
-from .forms import WEIGHTS
+from .forms import WEIGHTS, check_params
 
 #: The name of the matrices P without the layer, as torch has it.
 WEIGHT = "weight_hr"
@@ -136,12 +136,4 @@ def _check_cell(cell: CellSpec) -> None:
             f"a cell that reads {output} through recurrent matrices alone, as an LSTM does",
             "proj_size=0, or torch.nn.Linear after the module",
         )
-    taken = WEIGHT, OWN_WEIGHT
-    for param in cell.params:
-        if param.name in taken:
-            raise TensorError(
-                f"the param {param.name} of {cell.name}",
-                f"the name of a weight of a projected rnnc.RNN, {param.name}_l0",
-                f"a name other than {', '.join((*WEIGHTS, *taken))}",
-                f"own_{param.name}: Param",
-            )
+    check_params(cell, (*WEIGHTS, WEIGHT, OWN_WEIGHT), "a projected rnnc.RNN")

@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import MOST_COUNT
 from ...errors import TensorError
-from ..call.forms import WEIGHTS
+from ..call.forms import WEIGHTS, check_params
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
 
@@ -21,14 +21,7 @@ from .tensor import check_like, check_same, check_strided, check_tensor, shape_e
 def check_cell(cell: Any) -> CellSpec:
     """Return the cell of a module; none of its params has the name of one of the weights."""
     found = check_is_cell(cell)
-    for param in found.params:
-        if param.name in WEIGHTS:
-            raise TensorError(
-                f"the param {param.name} of {found.name}",
-                f"the name of a weight of rnnc.RNN, {param.name}_l0",
-                f"a name other than {', '.join(WEIGHTS)}",
-                f"own_{param.name}: Param",
-            )
+    check_params(found, WEIGHTS, "rnnc.RNN")
     return found
 
 
