@@ -17,7 +17,7 @@ from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..grad.compute import inference_of
-from ..run.route import direct_call, direct_step
+from ..run.route import direct_call, direct_step, input_of_step
 from ..targets.registry import TARGETS
 from .watched import Watched
 
@@ -92,8 +92,8 @@ class Stepper:
         if computed or len(self._watched) != weights:
             return None  # some weights, or all inputs of the cell, are new at every call
         given, settings = rnn._weights_on(self._device), rnn._settings(False, rnn._mean)
-        staged = settings.cell.has_stages  # such a step is a sequence of one
-        x = self._x.unsqueeze(0) if staged else self._x
+        x = input_of_step(settings.cell, self._x)
+        staged = x is not self._x  # a sequence of one
         tensors = Tensors(x, tuple(self._sets[0]), given)
         with without_autocast(self._device.type):
             found = (direct_call if staged else direct_step)(settings, tensors)

@@ -16,7 +16,7 @@ from ..run.known_calls import of_means
 from ..run.projected import scan_projected
 from ..run.ragged import reset_of_step
 from ..run.ready import run_ready
-from ..run.route import run_step
+from ..run.route import input_of_step, run_step
 from .given import Given
 from .stepper import Stepper
 
@@ -86,7 +86,7 @@ class Steps(Given):
             cell, inputs = self._sampled(x, axes, inputs, sample, generator)
         plain = inputs is None and not cell.inputs
         kind = "step" if cell is rnn.cell else of_means("step")
-        one = _as_run(cell, x)
+        one = input_of_step(cell, x)
         known = rnn._known_calls.find_call(kind, rnn, one, given) if plain else None
         if known is not None:
             (y,), last = run_ready(known)
@@ -173,13 +173,6 @@ class Steps(Given):
             return y[0], last
         remember = None
         if training == self.training:
-            kind, x = "step" if cell is rnn.cell else of_means("step"), _as_run(cell, x)
+            kind, x = "step" if cell is rnn.cell else of_means("step"), input_of_step(cell, x)
             remember = partial(rnn._known_calls.remember_call, kind, rnn, x)
         return run_step(settings, tensors._replace(x=x), remember)
-
-
-def _as_run(cell: CellSpec, x: Any) -> Any:
-    """Return x of a step, (B, input), as it runs: as a sequence of one if the cell has stages."""
-    if cell.has_stages and isinstance(x, Tensor) and x.ndim == 2:
-        return x.unsqueeze(0)
-    return x

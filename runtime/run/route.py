@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...cellspec.cell import CellSpec
 from ...codegen.one_stage import check_one_stage
 from ...errors import TensorError
 from ..call.call import Tensors
@@ -140,6 +142,16 @@ def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
     if cell.inputs or cell.has_stages or (settings.dropout and settings.layers > 1):
         return None
     return direct_call(settings, tensors, Asked(single=True))
+
+
+def input_of_step(cell: CellSpec, x: Any) -> Any:
+    """Return x of a step, (B, input), as it runs: as a sequence of one if the cell has stages.
+
+    What is no such tensor is returned as it is, for checks that come later.
+    """
+    if cell.has_stages and isinstance(x, Tensor) and x.ndim == 2:
+        return x.unsqueeze(0)
+    return x
 
 
 def run_step(
