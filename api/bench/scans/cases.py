@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..contenders.kinds import Kind
+from ..contenders.ours import RESETS
 from ..modules.cases import among
 from ..rows import Row
 
@@ -63,12 +64,12 @@ def _case(cell: str, batch: int, steps: int, heads: int, dim: int, *more: Kind) 
 _LONG, _HIGHWAY = _case("hgrn", 16, 16384, 4, 128), Row("mingru_highway", 1, 128, 512, 64)
 _CASES: tuple[ScanCase, ...] = (
     _LONG,
-    ScanCase(_LONG.row, peers=(), resets=0.01),
+    ScanCase(_LONG.row, peers=(), resets=RESETS),
     _case("hgrn", 1, 65536, 4, 512),
     _case("mingru", 16, 1024, 12, 64),
     _case("minlstm", 16, 1024, 12, 64),
     ScanCase(_HIGHWAY, peers=()),
-    ScanCase(_HIGHWAY, peers=(), resets=0.01),
+    ScanCase(_HIGHWAY, peers=(), resets=RESETS),
     _case("qrnn", 64, 1024, 1, 1024),
     _case("indrnn", 16, 1024, 1, 768, "haste"),
     _case("lru", 16, 16384, 1, 512),
