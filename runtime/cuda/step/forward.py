@@ -24,7 +24,8 @@ class Products:
     def __init__(self, ready: StepReady, to: int) -> None:
         self._ready, self._x_products = ready, to
         plane = ready.batch * ready.heads * ready.dim * ready.real.itemsize
-        self._h_products = to + plane * ready.counts.inputs
+        # None is behind the last: an address that no tensor holds keeps a call from being recorded.
+        self._h_products = to + plane * ready.counts.inputs if ready.pairs else 0
         self._h_bytes = plane * ready.pairs
         self._ends: list[torch.cuda.Event] = []
 
