@@ -110,6 +110,11 @@ class Program:
         """The number of arithmetic operations and function calls per unit."""
         return _operations(self.statements)
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether some statements run several times."""
+        return not all(isinstance(statement, Statement) for statement in self.statements)
+
     def reach(self) -> dict[str, set[str]]:
         """The names of the inputs that each output depends on."""
         found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
