@@ -16,9 +16,9 @@ from ..cellspec.expression.loops import (
     unchanged,
     unchanged_of,
 )
+from ..cellspec.expression.lines import LONGEST_LINE
 from ..cellspec.expression.node import Node, make, number, ordered, symbol
 from ..cellspec.expression.sharing import (
-    LONGEST_LINE,
     LONGEST_NAME,
     TemporaryNames,
     longest_first,
