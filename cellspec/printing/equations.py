@@ -14,7 +14,8 @@ from .latex import Letters, draw_row, latex_rows
 from .order import in_order
 
 if TYPE_CHECKING:
-    from ..cell import CellSpec, Pair
+    from ..cell import CellSpec
+    from ..pairs import Pair
 
 
 def equation_lines(cell: CellSpec) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How rows with lengths and resets take each step: masks of kernels, states that backwards read."""
+"""Steps of rows with lengths and resets: masks of kernels, states that backwards read."""
 
 from __future__ import annotations
 

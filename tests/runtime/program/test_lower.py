@@ -40,6 +40,8 @@ CASES = {
     "alternating": (rnnc.cells.lstm, Sizes(variant="alternating", layers=2), {"Steps"}),
     "walk": (rnnc.cells.sru, Sizes(variant="walk", layers=2), {"Launch"}),
     "scan": (rnnc.cells.hgrn, Sizes(variant="scan", bidirectional=True), {"Fill", "Launch"}),
+    "nothing saved but states": (rnnc.cells.elman, Sizes(12, layers=2), {"Launch"}),
+    "no products": (rnnc.cells.hgrn, Sizes(12, variant="alternating"), {"Steps"}),
     "float32": (rnnc.cells.slstm, Sizes(dtype="float32", layers=2), {"Launch"}),
     "an Input": (gated, Sizes(layers=2), {"Launch"}),
     "no input": (rnnc.cells.get("lstm"), Sizes(1, 8, steps=1, batch=1), {"Launch"}),
