@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import PRECISIONS, Precision, Save
 from ..call.call import Tensors
-from ..call.layer_call import Choice, check_words
+from ..call.layer_call import Choice, cell_of, check_words
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice, check_flag
 from ..call.ragged import Places, Ragged, as_of_one_layer
@@ -169,7 +169,7 @@ def run_scan(
         _check(cell, given)
     tensors = _tensors(cell, given)
     key = _key(cell, backend, choice, tensors)
-    if _runs_without_products(cell) and _reads_wx(backend, choice, given):
+    if _runs_without_products(cell.text) and _reads_wx(backend, choice, given):
         choice = choice._replace(save="states")
     heads, dim = map(index, given.wx.shape[-3:-1])  # a kernel is of one size
     settings = Settings(cell, 1, False, heads, dim, 0.0, backend, choice)
@@ -178,7 +178,8 @@ def run_scan(
 
 
 @constant_in_graphs
-def _runs_without_products(cell: CellSpec) -> bool:
+def _runs_without_products(text: str) -> bool:
+    cell = cell_of(text)  # of an older torch's graph, an argument's cell is no constant, its text is
     return not (cell.dense_pairs or cell.has_stages)
 
 
