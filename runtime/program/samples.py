@@ -63,7 +63,8 @@ def _of_matrices(
     _, steps, heads, dim, _ = found.d_wx.shape
     products = layout_of(cell).products
     matrices, samples = sum(len(product.pairs) for product in products), sizes[1]
-    to = found.d_wx.new_zeros(samples, matrices, heads, dim, dim)
+    new = found.d_wx.new_empty if steps else found.d_wx.new_zeros
+    to = new(samples, matrices, heads, dim, dim)
     for of_input, state, pairs, whole in products if steps else ():
         d_gates = found.d_wx if of_input else found.d_others
         assert d_gates is not None
