@@ -163,7 +163,7 @@ struct StagedBackward {
         items.masks, a, [&](int half, int j) { return items.valid[half][j]; },
         [&](int half, int j) -> States& { return state(half, j); });
   }
-  RNNC_MEMBER void run_steps() {
+  RNNC_MEMBER void run_parts() {
     int t = steps - 1;
     do {
       const int last = begin_part(t);
@@ -204,7 +204,7 @@ RNNC_INLINE void run(const StagedBackwardArguments& a) {
     StagedBackward block(a, tile_steps, first_row);
     block.load(order);
     block.begin();
-    block.run_steps();
+    block.run_parts();
     block.end();
   });
 }
