@@ -81,16 +81,15 @@ def find_ncu() -> str:
     """The path of ncu.
 
     Raises:
-        NcuError: there is none.
+        NcuError: there is none on the PATH.
     """
-    # The folders of NVIDIA's installers.
-    places = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
-    for place in (shutil.which("ncu"), "/usr/local/cuda/bin/ncu", *map(str, places)):
-        if place and Path(place).exists():
-            return place
-    raise NcuError(
-        "found no ncu: install Nsight Compute, alone or with a CUDA toolkit, and put it on the PATH"
-    )
+    found = shutil.which("ncu")
+    if found is None:
+        raise NcuError(
+            "found no ncu: install Nsight Compute, alone or with a CUDA toolkit, and put it on the"
+            " PATH"
+        )
+    return found
 
 
 def _known(ncu: str) -> set[str]:

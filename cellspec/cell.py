@@ -22,14 +22,13 @@ from pydantic import (
 )
 
 from .check import check_cell
-from .declare import Constant, Declaration, Gate, Input, Param, State
-from .errors import CellError
+from .declare import Constant, Declaration, Gate, Input, Param, State, with_values
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
-from .finite import finite
 from .names import is_usable
 from .noise.draw import Draw
 from .noise.mean import with_means
+from .pairs import Pair, pairs_of
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
 from .recurrence.classify import Recurrence, classify
@@ -40,15 +39,6 @@ Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, r
 
 # The context of a dump without the names of variables.
 _WITHOUT_NAMES = "without names"
-
-
-class Pair(BaseModel):
-    """One recurrent weight: a gate and the state that feeds it, or of a called gate `n` `n()`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    gate: str
-    source: str
 
 
 class CellSpec(BaseModel):
@@ -125,17 +115,12 @@ class CellSpec(BaseModel):
     @cached_property
     def dense_pairs(self) -> tuple[Pair, ...]:
         """The dense recurrent matrices, in the order of the first axis of `R`."""
-        return tuple(p for g in self.gates if g.recurrent is True for p in self._pairs(g))
+        return pairs_of(self, True)
 
     @cached_property
     def diagonal_pairs(self) -> tuple[Pair, ...]:
         """The diagonal recurrent weights, in the order of the first axis of `R_diag`."""
-        return tuple(p for g in self.gates if g.recurrent == "diagonal" for p in self._pairs(g))
-
-    def _pairs(self, gate: Gate) -> list[Pair]:
-        own = f"{gate.name}()" if gate.name in self.called else self.states[0].name
-        sources = gate.source or (own,)
-        return [Pair(gate=gate.name, source=source) for source in sources]
+        return pairs_of(self, "diagonal")
 
     @cached_property
     def called(self) -> tuple[str, ...]:
@@ -220,23 +205,8 @@ class CellSpec(BaseModel):
             >>> rnnc.cells.leaky_rate.with_constants(alpha=0.2).constants[0].value
             0.2
         """
-        known = [c.name for c in self.constants]
-        for name, value in values.items():
-            if name not in known:
-                raise CellError(
-                    f"a constant {name!r}",
-                    f"one of {known}" if known else "no constant: the cell has none",
-                    f"with_constants({known[0] if known else ''}=…)",
-                    where=self.name,
-                )
-            finite(value, f"the constant {name} of {self.name}")
-        return self.model_copy(
-            update={
-                "constants": tuple(
-                    Constant(name=c.name, value=values.get(c.name, c.value)) for c in self.constants
-                )
-            }
-        )
+        constants = with_values(self.constants, values, self.name)
+        return self.model_copy(update={"constants": constants})
 
     def mean(self) -> Self:
         """The same cell with a constant in place of each drawn input: the mean of what is drawn.

@@ -233,3 +233,29 @@ def constant(value: float) -> Constant:
         0.1
     """
     return Constant(name="", value=finite(value, "the value of a constant"))
+
+
+def with_values(
+    constants: tuple[Constant, ...], values: dict[str, float], cell: str
+) -> tuple[Constant, ...]:
+    """The constants of a cell, some of them with other values.
+
+    Args:
+        constants: of the cell.
+        values: new values by name.
+        cell: its name, for messages.
+
+    Raises:
+        CellError: the cell has no such constant, or a value is not finite.
+    """
+    known = [c.name for c in constants]
+    for name, value in values.items():
+        if name not in known:
+            raise CellError(
+                f"a constant {name!r}",
+                f"one of {known}" if known else "no constant: the cell has none",
+                f"with_constants({known[0] if known else ''}=…)",
+                where=cell,
+            )
+        finite(value, f"the constant {name} of {cell}")
+    return tuple(Constant(name=c.name, value=values.get(c.name, c.value)) for c in constants)

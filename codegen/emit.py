@@ -13,6 +13,7 @@ from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
 from .program import Program, assignments, values_of
+from .shape import Dtype
 
 # The functions whose names no value of a cell has.
 _RESERVED = [name for name, row in TABLE.items() if not row.free_name]
@@ -25,6 +26,9 @@ MOST_COPIES = 400
 #: The same of functions with a loop for large arguments, in every dtype: 500 copies of `sin` took
 #: NVRTC two minutes.
 MOST_COPIES_OF_LOOPS = 50
+#: The same of all functions in double precision: 1,180 statements with 400 of them took NVRTC 16 s,
+#: and take 5 s where they are called.
+MOST_COPIES_OF_DOUBLES = 50
 #: The most uses of functions in a program that is one function, if it calls some of them; also the
 #: most calls times the number of functions that are called. See `emit_pieces`.
 MOST_CALLS = 1500
@@ -108,7 +112,7 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
     return "\n".join(lines)
 
 
-def emit_called_functions(program: Program, exact: bool) -> str:
+def emit_called_functions(program: Program, dtype: Dtype) -> str:
     """C++ functions that hide those which a program uses very often, and are called.
 
     A compiler writes each use of an inline function out. With thousands of branches, allocating
@@ -116,12 +120,12 @@ def emit_called_functions(program: Program, exact: bool) -> str:
 
     Args:
         program: the program, whose function is to be written into the same namespace.
-        exact: whether functions are those of CUDA's library. Approximations are short.
+        dtype: of the elements. Functions of two-byte elements are approximations, which are short.
 
     Returns:
         The text; empty if there are none.
     """
-    rows = [TABLE[name] for name in _called(program, exact)]
+    rows = [TABLE[name] for name in _called(program, dtype)]
     lines = [_emit_call(f) for f in rows if not f.free_name]
     spaced = [_emit_call(f) for f in rows if f.free_name]
     if spaced:
@@ -129,22 +133,22 @@ def emit_called_functions(program: Program, exact: bool) -> str:
     return "\n".join(lines)
 
 
-def calls_very_often(program: Program, exact: bool) -> bool:
+def calls_very_often(program: Program, dtype: Dtype) -> bool:
     """Whether a program calls functions so often that a compiler takes long for one function.
 
     Args:
         program: with the calls that `emit_called_functions` writes.
-        exact: whether functions are those of CUDA's library.
+        dtype: of the elements.
     """
-    called = _called(program, exact)
+    called = _called(program, dtype)
     uses = _uses(program).values()
     return bool(called) and max(len(called) * sum(called.values()), sum(uses)) > MOST_CALLS
 
 
-def _called(program: Program, exact: bool) -> dict[str, int]:
+def _called(program: Program, dtype: Dtype) -> dict[str, int]:
     """The functions that are called, in the table's order, and how often: the most used ones."""
     uses = _uses(program)
-    lengths = {name: uses[name] * _length(TABLE[name], exact) for name in TABLE if uses[name]}
+    lengths = {name: uses[name] * _length(TABLE[name], dtype) for name in TABLE if uses[name]}
     copied = sum(lengths.values())
     called = set()
     for name in sorted(lengths, key=lambda name: -lengths[name]):
@@ -160,12 +164,14 @@ def _uses(program: Program) -> Counter[str]:
     return Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
 
 
-def _length(function: ElementwiseFunction, exact: bool) -> float:
+def _length(function: ElementwiseFunction, dtype: Dtype) -> float:
     """How long a function's code is, as a multiple of one that counts; 0 for some instructions."""
     inside = _inside(function)
     if not _LOOPS.isdisjoint(inside):
         return MOST_COPIES / MOST_COPIES_OF_LOOPS
-    return 1 if exact and not inside <= _INSTRUCTIONS else 0
+    if inside <= _INSTRUCTIONS or dtype in ("bfloat16", "float16"):
+        return 0
+    return MOST_COPIES / MOST_COPIES_OF_DOUBLES if dtype == "float64" else 1
 
 
 def _inside(function: ElementwiseFunction) -> set[str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.cell import CellSpec
 from ..cellspec.expression.node import ordered
+from ..cellspec.pairs import Pair
 from .derive import Pointwise
 from .spaces import (
     BiasIndex,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ..cellspec.expression.lines import listed
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
 
@@ -110,6 +111,11 @@ class Program:
         """The number of arithmetic operations and function calls per unit."""
         return _operations(self.statements)
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether some statements run several times."""
+        return not all(isinstance(statement, Statement) for statement in self.statements)
+
     def reach(self) -> dict[str, set[str]]:
         """The names of the inputs that each output depends on."""
         found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
@@ -124,23 +130,35 @@ class Program:
         return "\n".join(self.lines())
 
 
-def lines_of(statements: Iterable[AnyStatement]) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Statements as lines of text, each with the terms of the equations that it came from."""
+def lines_of(
+    statements: Iterable[AnyStatement], depth: int = 1
+) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Statements as lines of text, each with the terms of the equations that it came from.
+
+    Args:
+        statements: in order.
+        depth: by which somebody else indents the lines.
+    """
     for statement in statements:
         if isinstance(statement, Statement):
             yield str(statement), statement.terms
             continue
         pairs = zip(statement.targets, statement.starts, strict=True)
-        starts = ", ".join(f"{target} = {to_text(start)}" for target, start in pairs)
+        starts = [f"{target} = {to_text(start)}" for target, start in pairs]
         if isinstance(statement, Loop):
-            yield f"repeat {statement.passes} times, from {starts}:", ()
+            heads = listed(f"repeat {statement.passes} times, from ", starts, ":", depth)
         else:
-            kept = ", ".join(map(str, statement.loop.targets))
-            yield f"backwards through the passes with their {kept}, from {starts}:", ()
-        for text, terms in lines_of(statement.statements):
+            kept = [*map(str, statement.loop.targets)]
+            kept[-1] += f", from {starts[0]}"
+            before = "backwards through the passes with their "
+            heads = listed(before, [*kept, *starts[1:]], ":", depth)
+        yield from ((line, ()) for line in heads)
+        for text, terms in lines_of(statement.statements, depth + 1):
             yield f"  {text}", terms
-        new = ", ".join(map(str, statement.new))
-        yield f"  {', '.join(map(str, statement.targets))} = {new}", ()
+        *names, last = map(str, statement.targets)
+        first, *values = map(str, statement.new)
+        for line in listed("", [*names, f"{last} = {first}", *values], "", depth + 1):
+            yield f"  {line}", ()
 
 
 def assignments(statements: Iterable[AnyStatement]) -> Iterator[Statement]:

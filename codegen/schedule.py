@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from ..cellspec.expression.body import Body
+from ..cellspec.expression.lines import LONGEST_LINE
 from ..cellspec.expression.loops import (
     body_of,
     carried,
@@ -18,7 +19,6 @@ from ..cellspec.expression.loops import (
 )
 from ..cellspec.expression.node import Node, make, number, ordered, symbol
 from ..cellspec.expression.sharing import (
-    LONGEST_LINE,
     LONGEST_NAME,
     TemporaryNames,
     longest_first,
@@ -71,7 +71,9 @@ def schedule(
     for name, value in results.items():
         if not value.is_leaf:
             owners.setdefault(value, outputs[name])
-    names = _Names({*taken, *constants, *outputs}, wishes or {}, variables or {})
+    # A saved function of a gate has a name such as `tanh_g`, which a variable may have too.
+    read = {value.name for value in symbols_of(results.values())}
+    names = _Names({*taken, *constants, *outputs, *read}, wishes or {}, variables or {})
     scope = _Scope(names, Terms(origins or {}), {})
     shared = {*worth_a_name(results.values()), *owners}
     statements = scope.statements((*first, *results.values()), shared, owners)

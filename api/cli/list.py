@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import cells
-from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.cell import CellSpec
 from ..cellspec.declare import Declaration
+from ..cellspec.pairs import Pair
 from ..cellspec.stages.words import further_in_words
 from ..codegen.derive import Pointwise, derive
 from ..codegen.shape import PlanError

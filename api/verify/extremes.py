@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.cell import CellSpec
+from ..cellspec.pairs import Pair
 from ..runtime.call.tensors import ScanInputs
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.cell import CellSpec
+from ..cellspec.pairs import Pair
 from ..runtime.call.tensors import ScanInputs, States
 from ..runtime.scan.scan import scan
 

@@ -202,7 +202,7 @@ def node_of(value: Node | float) -> Node:
 
 
 def binary(op: str, left: Node, right: Node) -> Node:
-    """A sum, difference, product or quotient."""
+    """A sum, difference, product or quotient; of conditions, one that `&` or `|` joins."""
     return make(op, None, (left, right))
 
 
@@ -234,16 +234,6 @@ def power(base: Node, exponent: int) -> Node:
 def compare(op: str, left: Node, right: Node) -> Node:
     """A comparison, also of equal nodes, because a value may be NaN."""
     return make(op, None, (left, right))
-
-
-def both(left: Node, right: Node) -> Node:
-    """A condition that holds if two others hold."""
-    return make("&", None, (left, right))
-
-
-def either(left: Node, right: Node) -> Node:
-    """A condition that holds if one of two others holds."""
-    return make("|", None, (left, right))
 
 
 def negated(condition: Node) -> Node:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from .graph import uses
+from .lines import INDENT
 from .loops import body_of, carried, results_of, starts_of, unchanged, unchanged_of
 from .node import Node, ordered
 from .spell import ATOM, PYTHON, spell_node
@@ -22,8 +23,6 @@ from .spell import ATOM, PYTHON, spell_node
 _DEPTH = 40
 #: The most nodes that a text may repeat before its shared values get names.
 _REPEATED = 2000
-#: The most letters of a printed line: a name, " = " and the text of a value.
-LONGEST_LINE = 160
 #: The most letters of a name of a value.
 LONGEST_NAME = 40
 #: Nodes that are written as parts of a statement of their own.
@@ -152,8 +151,12 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
+        depth: int = 0,
     ) -> Naming:
-        """The naming of a scope, given the names that it begins with, and those that are free."""
+        """The naming of a scope, given the names that it begins with, and those that are free.
+
+        Its lines are indented by `depth`, the number of loops around them.
+        """
         nodes = ordered(roots)
         loops = [node for node in nodes if node.op == "repeat"]
         found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
@@ -170,13 +173,13 @@ class _Writer:
             found |= own
             found |= _written_again(nodes, roots, found)
         before = {*free.used}, free.count
-        written = self._written(roots, nodes, found, outer, symbols, free)
+        written = self._written(roots, nodes, found, outer, symbols, free, depth)
         named = sum(isinstance(statement, Named) for statement in written.statements)
         if self.width is not None and named > sum(node.op not in LOOPS for node in found):
             # An author's names are better places to cut a text than others.
             free.used, free.count = before
             found |= own - set(roots)
-            written = self._written(roots, nodes, found, outer, symbols, free)
+            written = self._written(roots, nodes, found, outer, symbols, free, depth)
         return written
 
     def _written(
@@ -187,9 +190,11 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
+        depth: int,
     ) -> Naming:
         """The naming of a scope with names for some nodes, and others where a text is too long."""
         names, statements = dict(outer), list[Named | Loop]()
+        width = None if self.width is None else self.width - INDENT * depth
         texts = {node: (name, ATOM) for node, name in outer.items()}
         texts |= {node: (symbol.name, ATOM) for node, symbol in symbols.items()}
 
@@ -203,12 +208,13 @@ class _Writer:
                 own = tuple(free.of(result) for result in results_of(node))
                 names |= zip(results_of(node), own, strict=True)
                 texts |= {result: (names[result], ATOM) for result in results_of(node)}
-                statements.append(Loop(node, own, self._body(node, own, names, symbols, free)))
+                body = self._body(node, own, names, symbols, free, depth + 1)
+                statements.append(Loop(node, own, body))
             elif node.op != "result" and node not in texts:
-                if self.width is not None:
+                if width is not None:
                     texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
                     for argument in longest_first(node, texts, names):
-                        if len(texts[node][0]) <= self.width:
+                        if len(texts[node][0]) <= width:
                             break
                         name(argument)
                         texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
@@ -223,6 +229,7 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
+        depth: int,
     ) -> Naming:
         names: dict[Node, str] = {carried(i): name for i, name in enumerate(own)}
         leaves: dict[Node, Node] = {}
@@ -231,7 +238,7 @@ class _Writer:
                 names[unchanged(i)] = outer[value]
             else:
                 leaves[unchanged(i)] = symbols.get(value, value)
-        return self.naming(body_of(loop).roots, names, leaves, free)
+        return self.naming(body_of(loop).roots, names, leaves, free, depth)
 
 
 def longest_first(

@@ -70,9 +70,9 @@ class _Converter:
         if isinstance(value, sympy.And | sympy.Or):
             # sympy keeps the parts in a set, so they are sorted.
             first, *rest = map(self.node, sorted(value.args, key=str))
-            join = nodes.both if isinstance(value, sympy.And) else nodes.either
+            join = "&" if isinstance(value, sympy.And) else "|"
             for part in rest:
-                first = join(first, part)
+                first = nodes.binary(join, first, part)
             return first
         if isinstance(value, sympy.Not):
             return nodes.negated(self.node(value.args[0]))

@@ -164,10 +164,8 @@ class _Reader:
         return make("member", place, (together,))
 
     def _joined(self, operator: str, left: Node, right: Node) -> Node:
-        if operator == "&":
-            return nodes.both(self._condition(left), self._condition(right))
-        if operator == "|":
-            return nodes.either(self._condition(left), self._condition(right))
+        if operator in ("&", "|"):
+            return nodes.binary(operator, self._condition(left), self._condition(right))
         return nodes.binary(operator, self._arithmetic(left), self._arithmetic(right))
 
     def _condition(self, value: Node) -> Node:

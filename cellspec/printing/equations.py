@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
+from ..expression.lines import INDENT, LONGEST_LINE, listed
 from ..expression.node import Node, ordered, symbol
-from ..expression.sharing import LONGEST_LINE, LOOPS, Loop, Named, Naming, naming
+from ..expression.sharing import LOOPS, Loop, Named, Naming, naming
 from ..expression.text import to_text
 from .latex import Letters, draw_row, latex_rows
 from .order import in_order
 
 if TYPE_CHECKING:
-    from ..cell import CellSpec, Pair
+    from ..cell import CellSpec
+    from ..pairs import Pair
 
 
 def equation_lines(cell: CellSpec) -> tuple[str, ...]:
@@ -40,23 +42,39 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _statement_lines(statement: Named | Loop, named: Mapping[Node, str]) -> Iterator[str]:
-    """The line of a shared value; of a loop, a line that starts it and those of a pass.
+def _statement_lines(
+    statement: Named | Loop, named: Mapping[Node, str], depth: int = 0
+) -> Iterator[str]:
+    """The line of a shared value; of a loop, the lines that start it and those of a pass.
 
     Args:
         statement: of a scope.
         named: all names of the scope.
+        depth: the number of loops around it.
     """
     if isinstance(statement, Named):
         yield f"{statement.name} = {to_text(statement.node, named)}"
         return
-    pairs, body = zip(statement.names, statement.starts, strict=True), statement.body
-    starts = (f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs)
-    yield f"repeat {statement.passes} times, from {', '.join(starts)}:"
+    yield from _head(statement, named, depth + 1)
+    body = statement.body
     inside = body.named()
     for inner in body.statements:
-        yield from (f"  {line}" for line in _statement_lines(inner, inside))
-    yield f"  {', '.join(statement.names)} = {', '.join(_values(body))}"
+        yield from (f"  {line}" for line in _statement_lines(inner, inside, depth + 1))
+    yield from (f"  {line}" for line in _end(statement, depth + 2))
+
+
+def _head(loop: Loop, named: Mapping[Node, str], depth: int) -> list[str]:
+    """The lines that start a loop."""
+    pairs = zip(loop.names, loop.starts, strict=True)
+    starts = [f"{name} = {named.get(start) or to_text(start)}" for name, start in pairs]
+    return listed(f"repeat {loop.passes} times, from ", starts, ":", depth)
+
+
+def _end(loop: Loop, depth: int) -> list[str]:
+    """The lines of the carried values after a pass."""
+    *names, last = loop.names
+    first, *values = _values(loop.body)
+    return listed("", [*names, f"{last} = {first}", *values], "", depth)
 
 
 def _values(written: Naming) -> list[str]:
@@ -86,7 +104,10 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
 
 
 def _statement_terms(
-    statement: Named | Loop, scope: Naming, term: Callable[[Node], Node | None]
+    statement: Named | Loop,
+    scope: Naming,
+    term: Callable[[Node], Node | None],
+    depth: int = 0,
 ) -> Iterator[tuple[Node, ...]]:
     """For each line of a statement, the terms that it writes.
 
@@ -94,19 +115,22 @@ def _statement_terms(
         statement: of the scope.
         scope: how the lines are written.
         term: the term that a node of the scope writes, if any.
+        depth: the number of loops around it.
     """
     if isinstance(statement, Named):
         yield _below([statement.node], scope, term)
         return
-    yield _below(statement.starts, scope, term)
+    yield from [_below(statement.starts, scope, term)] * len(
+        _head(statement, scope.named(), depth + 1)
+    )
     body = statement.body
 
     def inner(node: Node) -> Node | None:
         return body.symbols.get(node) if node.is_symbol else node
 
     for each in body.statements:
-        yield from _statement_terms(each, body, inner)
-    yield _below(body.roots, body, inner)
+        yield from _statement_terms(each, body, inner, depth + 1)
+    yield from [_below(body.roots, body, inner)] * len(_end(statement, depth + 2))
 
 
 def _below(
@@ -159,7 +183,7 @@ def _named_rows(
     short = dict(zip(rewritten(inner, news), (variables[node] for node in inner), strict=True))
     names = [name for name, _ in rows]
     longest = max(len(name) for name in (*short.values(), *(f"{n}'" for n in names), "t1000"))
-    width = LONGEST_LINE - longest - len(" = ")
+    width = LONGEST_LINE - INDENT - longest - len(" = ")  # a printed cell indents its lines
     written = naming((value for _, value in rows), variables=short, width=width)
     return names, written, tuple(in_order(written, news.values()))
 

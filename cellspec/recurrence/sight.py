@@ -10,7 +10,8 @@ from ..expression.node import Node, ordered, symbol
 from ..functions.nodes import value_args
 
 if TYPE_CHECKING:
-    from ..cell import CellSpec, Pair
+    from ..cell import CellSpec
+    from ..pairs import Pair
 
 States = frozenset[str]
 NO_STATES: States = frozenset()

@@ -79,7 +79,6 @@ class Arithmetic:
         if digits is None or (isinstance(digits, int) and digits == 0):
             return called("round", self)
         raise refuse.digits(shown(self), digits if isinstance(digits, int) else shown(digits))
-        return called("round", self)
 
     def __floor__(self) -> Any:
         return called("floor", self)
@@ -107,8 +106,7 @@ class Tracer(Refusing, Arithmetic):
     """A traced number: an expression of one unit of a cell."""
 
     def __init__(self, value: Node, owner: str) -> None:
-        self.expression = value
-        self.owner = owner
+        self.expression, self.owner = value, owner
         look()
 
     def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
@@ -145,26 +143,23 @@ class Condition(Refusing):
     """A traced condition for `where`: a comparison; & and | join two, ~ negates one."""
 
     def __init__(self, value: Node, owner: str) -> None:
-        self.expression = value
-        self.owner = owner
+        self.expression, self.owner = value, owner
         look()
 
     def __and__(self, other: Condition) -> Condition:
-        return Condition(nodes.both(self.expression, _condition(other)), shared_owner(self, other))
+        return _joined("&", self, other)
 
     def __or__(self, other: Condition) -> Condition:
-        return Condition(
-            nodes.either(self.expression, _condition(other)), shared_owner(self, other)
-        )
+        return _joined("|", self, other)
 
     def __invert__(self) -> Condition:
         return Condition(nodes.negated(self.expression), self.owner)
 
-    def _joined(self, other: object) -> NoReturn:
+    def _other_first(self, other: object) -> NoReturn:
         _condition(other)
         raise AssertionError  # pragma: no cover
 
-    __rand__ = __ror__ = _joined
+    __rand__ = __ror__ = _other_first
 
     def _not_arithmetic(self, *_: object) -> NoReturn:
         raise refuse.condition(shown(self))
@@ -220,13 +215,7 @@ def expression(value: object) -> Node:
 def called_gate(
     value: Tracer, operands: tuple[object, ...], named: dict[str, object]
 ) -> Tracer | None:
-    """The value of a called gate; None where what is called is no gate.
-
-    Args:
-        value: what is called.
-        operands: the arguments in their places.
-        named: those by name.
-    """
+    """The value of a called gate of these arguments; None where the called value is no gate."""
     calls, node = running(), value.expression
     if calls is None or not node.is_symbol or node.name in signatures():
         return None
@@ -289,6 +278,12 @@ def shared_owner(*operands: object) -> str:
 def _factor(value: object) -> str:
     """The text of a condition's factor; empty if the factor is a condition too."""
     return "" if isinstance(value, Condition) else shown(value)
+
+
+def _joined(op: str, left: Condition, right: object) -> Condition:
+    return Condition(
+        nodes.binary(op, left.expression, _condition(right)), shared_owner(left, right)
+    )
 
 
 def _condition(value: object) -> Node:

@@ -179,11 +179,7 @@ class KernelPlan(ABC):
         return False
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
-        """What the template gets besides the values that all templates get, by name.
-
-        Args:
-            pointwise: the derived maps of the cell.
-        """
+        """What the template gets besides the values that all templates get, by name."""
         return {}
 
     def with_more_registers(self, limits: Limits) -> Self | None:
@@ -214,11 +210,7 @@ class KernelPlan(ABC):
         return self.batch_tiles(batch)
 
     def parts_of_resets(self, steps: int) -> int:
-        """How many partial sums of each row a backward writes for the gradients of reset values.
-
-        Args:
-            steps: of the call.
-        """
+        """How many partial sums of each row a backward writes for the gradients of reset values."""
         return 1
 
     def waiting_blocks(self, batch: int, heads: int) -> int:

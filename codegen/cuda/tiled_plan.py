@@ -16,6 +16,8 @@ from .stage_tables import StageTables
 
 # Of the registers that the constraints leave to a kernel the compiler uses 0.6 to 0.99.
 _USED_REGISTERS = 0.9
+#: Registers per thread that the compiler may always use: with fewer, kernels spill.
+_ENOUGH_REGISTERS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +86,24 @@ class TiledPlan(ResidentPlan):
         blocks = self.blocks_per_multiprocessor - 1
         if not blocks:
             return None
+        return replace(self._for_blocks(blocks, limits), resident=blocks)
+
+    def for_resident_blocks(self, limits: Limits) -> Self:
+        """The same plan, whose compiler leaves registers for the blocks that it counts with.
+
+        A kernel that has few blocks may take more registers than it needs, and a loop makes the
+        compiler do so: it keeps what the passes read.
+
+        Args:
+            limits: the GPU.
+        """
+        most = limits.registers // (self.threads * _ENOUGH_REGISTERS)
+        blocks = max(self.blocks_per_multiprocessor, min(self.resident, most))
+        return self._for_blocks(blocks, limits)
+
+    def _for_blocks(self, blocks: int, limits: Limits) -> Self:
         registers = limits.registers_for(self.threads * blocks)
-        more = replace(self, registers=registers, resident=blocks)
-        return replace(more, blocks_per_multiprocessor=blocks)
+        return replace(self, registers=registers, blocks_per_multiprocessor=blocks)
 
     @property
     def matrix_kib(self) -> float:

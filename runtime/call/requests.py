@@ -1,4 +1,4 @@
-"""What a target is asked for: all layers, a backward of a step, gradients of a layer's input."""
+"""Requests to a target: all layers, a backward of a step, gradients of a layer's input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LayersRead(NamedTuple):
 
 
 class StepBackward(NamedTuple):
-    """What a backward of a single step of all layers reads besides the tensors of the call.
+    """Tensors that a backward of a single step of all layers reads besides those of the call.
 
     `stepped` is what the step gave, `gradients` are of the output and each new state, None for
     zero, and `needs` says which are wanted, of x, the caller's states and the flat weights.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Reverse
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
 from ..program.called_sums import called_sums
@@ -89,44 +89,14 @@ def forward(
         *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
         *((statistics,) if staged else ()),
     )
-
-    def launch(ready: Prepared) -> None:
-        _running(ready, run)(arguments, R, wx, steps)
-
     if last[0].numel():
         with on_device(wx.device):
-            launched(ready, launch, steps)
+            launched(ready, lambda own: _running(own, run)(arguments, R, wx, steps), steps)
     return Forward(states, last, saved)
 
 
-def backward(ready: Prepared, parts: BackwardParts) -> Gradients:
-    """Run all steps backwards, then the sums over time, of what `backward_parts` gave."""
-    with on_device(parts.d_wx.device):
-        sums = launched(ready, parts.launch, parts.steps)
-    return parts.finish(sums)
-
-
-class BackwardParts(NamedTuple):
-    """Backward whose buffers are allocated; `launch` gives what `finish` sums over time."""
-
-    steps: int
-    d_wx: Tensor
-    launch: Callable[[Prepared], Tensor]
-    finish: Callable[[Tensor], Gradients]
-
-
-def backward_parts(
-    ready: Prepared,
-    saved: Saved,
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    *,
-    multiplier: Multiplier = TORCH,
-    donated: bool = False,
-    reset_to: Sequence[Tensor] = (),
-    run: RunKernels | None = None,
-) -> BackwardParts:
-    """Allocate what a backward needs; its launch and the sums over time are left to the caller.
+class Backward:
+    """Backward of a direction whose buffers are allocated: `launch` gives what `finish` sums.
 
     Args:
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
@@ -137,97 +107,134 @@ def backward_parts(
         reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
     """
-    cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
-    facts, statistics = facts_of(cell), None
-    reverse, masks = ready.plan.reverse, saved.masks
-    reset_to = without_gaps(reset_to) if masks else ()
-    batch, heads, dim = like.shape
-    steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-    values = saved.saved  # of no meaning where kernels compute the gates again
-    if saved.wx is None:
-        values, statistics = saved_parts(facts, packed(saved.saved), dim)
 
-    def gates() -> Tensor:
-        return gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
+    def __init__(
+        self,
+        ready: Prepared,
+        saved: Saved,
+        d_states: Sequence[Tensor | None],
+        d_last: Sequence[Tensor | None],
+        *,
+        multiplier: Multiplier = TORCH,
+        donated: bool = False,
+        reset_to: Sequence[Tensor] = (),
+        run: RunKernels | None = None,
+    ) -> None:
+        counts, like = ready.counts, saved.initial_states[0]
+        self._ready, self._saved, self._multiplier, self._run = ready, saved, multiplier, run
+        self._reset_to = without_gaps(reset_to) if saved.masks else ()
+        batch, heads, dim = like.shape
+        steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+        self._steps, self._sizes = steps, (batch, heads, dim)
+        self._states = [packed(s) for s in saved.states]
+        self._initial_states = [packed(s) for s in saved.initial_states]
+        self._read = read = self._read_by(ready.plan)
+        # Safe in place: the thread that reads a saved value later writes a gradient over it. What
+        # stages saved is read after them too.
+        shape, mine = (steps, batch, heads, dim, counts.inputs), donated or read.is_new
+        self._in_place = mine and not ready.cell.has_stages and read.values.shape == shape
+        self.d_wx = read.values if self._in_place else like.new_empty(shape)
+        others = counts.gradients - counts.inputs
+        self._d_others = like.new_empty(*shape[:-1], others) if others else None
+        self._R, self._R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
+        self._params = [packed(p) for p in saved.params]
+        self._d_initial_states = [torch.empty_like(s) for s in self._initial_states]
+        self._d_states = [None if d is None else rows_packed(d) for d in d_states]
+        self._d_last = [None if d is None else d.contiguous() for d in d_last]
+        self._unweighted = _as_copied(ready.cell, saved.unweighted, (heads, dim))
+        self._d_reset_to: list[Tensor | None] = [None] * counts.states
 
-    if saved.wx is not None and not ready.plan.gates_again:
-        values = gates()
-    # Safe in place: the thread that reads a saved value later writes a gradient over it. What
-    # stages saved is read after them too.
-    in_place = (
-        not cell.has_stages
-        and (donated or values is not saved.saved)
-        and values.shape == (steps, batch, heads, dim, counts.inputs)
-    )
-    d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
-    d_gates_no_input, others = d_wx, counts.gradients - counts.inputs  # of no use, if none
-    if others:
-        d_gates_no_input = like.new_empty(steps, batch, heads, dim, others)
-    R, R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
-    params, states = [packed(p) for p in saved.params], [packed(s) for s in saved.states]
-    initial_states = [packed(s) for s in saved.initial_states]
-    d_initial_states = [torch.empty_like(s) for s in initial_states]
-    d_states = [None if d is None else rows_packed(d) for d in d_states]
-    d_last = [None if d is None else d.contiguous() for d in d_last]
-    unweighted = _as_copied(cell, saved.unweighted, (heads, dim))
-    # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
-    real = torch.float32 if like.element_size() == 2 else torch.float64
-    d_reset_to: list[Tensor | None] = [None] * counts.states
+    @property
+    def _d_gates(self) -> tuple[Tensor, Tensor]:
+        """The gradients of gates with input and of others; any tensor where there are none."""
+        return self.d_wx, self.d_wx if self._d_others is None else self._d_others
 
-    def launch(ready: Prepared) -> Tensor:
-        if masks is not None and masks.learned:
-            each = batch, ready.plan.parts_of_resets(steps), heads, dim
-            d_reset_to[:] = [like.new_zeros(each, dtype=real) for _ in d_reset_to]
-        if not like.numel():  # no rows or units
-            return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
-        # Each kernel writes its sums with step 0.
-        new = like.new_empty if steps else like.new_zeros
-        parts = ready.plan.parts_of_sums(batch, steps)
-        sums = new(parts, sum(counts.sums), heads, dim, dtype=real)
-        matrix, read = ready.launcher.matrix(R), values
-        inputs: tuple[int | Tensor | None, ...] = ()
-        if saved.wx is not None and ready.plan.gates_again:
+    def _read_by(self, plan: KernelPlan) -> _Read:
+        """Return what a kernel of a plan reads of the forward."""
+        saved = self._saved
+        if saved.wx is None:
+            given = packed(saved.saved)
+            values, statistics = saved_parts(facts_of(self._ready.cell), given, self._sizes[2])
+            return _Read(values, values is not saved.saved, statistics)
+        if plan.gates_again:
             wx = rows_packed(saved.wx)
             inputs = wx.stride(1), wx.stride(0), wx, packed_or_none(saved.b)
-        elif saved.wx is not None and values is saved.saved:
-            read = gates()  # of another plan, which steps in
+            return _Read(saved.saved, False, inputs=inputs)
+        states, firsts = self._states_read()
+        read = replace(saved, states=states, initial_states=firsts)
+        reverse = self._ready.plan.reverse
+        return _Read(gates_again(self._ready.cell, read, self._multiplier, reverse), True)
+
+    def _states_read(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return states and those before the first step as products over all steps read them."""
+        cell, masks, states = self._ready.cell, self._saved.masks, self._states
+        if masks is None:
+            return states, self._initial_states
+        reverse = self._ready.plan.reverse
+        return states_read(cell, masks, states, self._initial_states, self._reset_to, reverse)
+
+    def run(self) -> Gradients:
+        """Run all steps backwards, then the sums over time."""
+        with on_device(self.d_wx.device):
+            sums = self.start()
+        return self.finish(sums)
+
+    def start(self) -> Tensor:
+        """Run all steps by the plan, or by one that has room; return what `finish` takes."""
+        return launched(self._ready, self.launch, self._steps)
+
+    def launch(self, ready: Prepared) -> Tensor:
+        """Run all steps backwards by a plan; return partial sums over time."""
+        counts, plan, masks, like = ready.counts, ready.plan, self._saved.masks, self.d_wx
+        # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
+        real = torch.float32 if like.element_size() == 2 else torch.float64
+        batch, heads, dim = self._sizes
+        if masks is not None and masks.learned:
+            each = batch, plan.parts_of_resets(self._steps), heads, dim
+            self._d_reset_to = [like.new_zeros(each, dtype=real) for _ in self._d_reset_to]
+        if not batch * heads * dim:
+            return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
+        # Each kernel writes its sums with step 0.
+        new = like.new_empty if self._steps else like.new_zeros
+        parts = plan.parts_of_sums(batch, self._steps)
+        sums = new(parts, sum(counts.sums), heads, dim, dtype=real)
+        same = plan.gates_again == self._ready.plan.gates_again
+        matrix, read = ready.launcher.matrix(self._R), self._read if same else self._read_by(plan)
         arguments = filled(
             ready.arguments,
-            *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-            *(0 if d is None else d.stride(0) for d in d_states),
-            *(0 if d is None else d.stride(1) for d in d_states),
-            *(matrix, R_diag),
-            *(params or (None,)),
-            *(*initial_states, *states, read, *d_states, *d_last),
-            *(d_wx, d_gates_no_input, *d_initial_states),
+            *(self._steps, batch, heads, dim, 0, 0, watchdog_bound()),
+            *(0 if d is None else d.stride(0) for d in self._d_states),
+            *(0 if d is None else d.stride(1) for d in self._d_states),
+            *(matrix, self._R_diag),
+            *(self._params or (None,)),
+            *(*self._initial_states, *self._states, read.values, *self._d_states, *self._d_last),
+            *(*self._d_gates, *self._d_initial_states),
             sums,
-            *(unweighted_fields(unweighted) if unweighted else ()),
-            *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
-            *((statistics,) if cell.has_stages else ()),
-            *inputs,
+            *(unweighted_fields(self._unweighted) if self._unweighted else ()),
+            *((*mask_fields(masks, self._reset_to), *self._d_reset_to) if masks else ()),
+            *((read.statistics,) if ready.cell.has_stages else ()),
+            *read.inputs,
         )
-        if in_place and values is saved.saved:
+        if self._in_place and not self._read.is_new:
             # From here on it holds gradients: its version tells whoever would read it again.
-            overwrite(values)
-        _running(ready, run)(arguments, matrix, like, steps)
+            overwrite(self.d_wx)
+        _running(ready, self._run)(arguments, matrix, self._initial_states[0], self._steps)
         return sums
 
-    zero = saved.known_zero or (False,) * counts.states
-
-    def finish(sums: Tensor) -> Gradients:
-        gates, factors, wanted = (d_wx, d_gates_no_input), (states, initial_states), ready.products
-        called = facts.called
-        if saved.apart:
-            wanted, called = (), []
-        elif masks is not None:
-            read = _as_read(cell, saved, reset_to, reverse)
-            factors = [*read.states], [*read.initial_states]
-        before = [None if z else s for z, s in zip(zero, factors[1], strict=True)]
+    def finish(self, sums: Tensor) -> Gradients:
+        """Return the gradients, after the products and sums over time."""
+        saved, counts, like = self._saved, self._ready.counts, self.d_wx
+        facts, kept = facts_of(self._ready.cell), (self._states, self._initial_states)
+        wanted, called = ((), []) if saved.apart else (self._ready.products, facts.called)
+        states, firsts = kept if saved.apart else self._states_read()
+        (_, heads, dim), gates, reverse = self._sizes, self._d_gates, self._ready.plan.reverse
+        zero = saved.known_zero or (False,) * counts.states
+        before = [None if z else s for z, s in zip(zero, firsts, strict=True)]
         by_head = saved.by_head or reverse == "half"
         matrices = sum(len(product.pairs) for product in wanted) + len(called)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
-        left = recurrent_sums(d_R, wanted, *gates, factors[0], before, multiplier, reverse)
-        left += called_sums(d_R, called, *gates, values, multiplier)
+        left = recurrent_sums(d_R, wanted, *gates, states, before, self._multiplier, reverse)
+        left += called_sums(d_R, called, *gates, self._read.values, self._multiplier)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
         if len(sums) > _MOST_PARTS:
@@ -239,17 +246,32 @@ def backward_parts(
         rearrange(jobs)
         d_b, d_params, d_R_diag = summed
         return Gradients(
-            d_wx=d_wx.transpose(0, 1),
+            d_wx=self.d_wx.transpose(0, 1),
             d_R=d_R,
             d_b=d_b,
-            d_initial_states=d_initial_states,
+            d_initial_states=self._d_initial_states,
             d_R_diag=d_R_diag,
             d_params=d_params,
-            d_reset_to=[_summed(d, like) for d in d_reset_to if d is not None] or None,
-            d_others=d_gates_no_input.transpose(0, 1) if others else None,
+            d_reset_to=[_summed(d, like) for d in self._d_reset_to if d is not None] or None,
+            d_others=None if self._d_others is None else self._d_others.transpose(0, 1),
         )
 
-    return BackwardParts(steps, d_wx, launch, finish)
+
+class _Read(NamedTuple):
+    """Values of each step that a backward kernel reads.
+
+    Attributes:
+        values: saved by the forward, or gates that products computed again; of no meaning to a
+            kernel that computes gates itself.
+        is_new: whether nobody else reads `values`.
+        statistics: of stages.
+        inputs: what a kernel computes gates from: strides of wx, wx and biases.
+    """
+
+    values: Tensor
+    is_new: bool
+    statistics: Tensor | None = None
+    inputs: tuple[int | Tensor | None, ...] = ()
 
 
 def _as_copied(
@@ -275,12 +297,3 @@ def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
 def _summed(parts: Tensor, like: Tensor) -> Tensor:
     """Return the sums of parts, (B, parts, N, D), added in order."""
     return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(1)).to(like.dtype)
-
-
-def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: Reverse) -> Saved:
-    """Return the tensors that a forward saved, with states as products over all steps read them."""
-    if saved.masks is None:
-        return saved
-    states, firsts = ([packed(t) for t in s] for s in (saved.states, saved.initial_states))
-    read = states_read(cell, saved.masks, states, firsts, reset_to, reverse)
-    return replace(saved, states=read[0], initial_states=read[1])

@@ -1,4 +1,4 @@
-"""What a forward on a GPU saves: values of units, and behind them numbers of heads."""
+"""Values that a forward on a GPU saves: those of units, and behind them numbers of heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels spill from registers: which plan spills little, and a warning where none does."""
+"""Spills of kernels from registers: which plan has few, and a warning where none has."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class CudaTarget(Target):
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         ready = _ready(layer_call, "backward", like, steps, (batch, heads, dim), masks)
-        parts = kernels.backward_parts(
+        backward = kernels.Backward(
             ready,
             saved,
             d_states,
@@ -198,13 +198,11 @@ class CudaTarget(Target):
             donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, like, (heads, dim)),
         )
-        return kernels.backward(ready, parts)
+        return backward.run()
 
     def _saved_again(self, layer_call: LayerCall, saved: Saved, wx: Tensor) -> Saved:
         """Run the forward of a cell with stages again for what it saves."""
-        weights = saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
-        inputs = ScanInputs(wx, *weights, saved.masks, saved.unweighted)
-        found = self._forward(layer_call, inputs, True, (False,) * len(saved.states))
+        found = self._forward(layer_call, saved.inputs(wx), True, (False,) * len(saved.states))
         return replace(saved, wx=None, b=None, saved=found.saved)
 
     def _resets(

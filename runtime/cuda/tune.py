@@ -89,7 +89,7 @@ class TrialCall:
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
         given = [self._d_output, *others], [None, *others]
-        kernels.backward(ready, kernels.backward_parts(ready, saved, *given))
+        kernels.Backward(ready, saved, *given).run()
 
 
 class _Clocked(Launcher):

@@ -1,4 +1,4 @@
-"""What a rank draws for its heads and its features: inputs of a cell, masks of dropout."""
+"""Draws of a rank for its heads and its features: inputs of a cell, masks of dropout."""
 
 from __future__ import annotations
 

@@ -20,6 +20,9 @@ from ..call.rows_form import to_rows
 # torch.nn.utils.prune and torch.nn.utils.parametrize.
 _NAMES = ("{}", "{}_orig", "{}_mask", "parametrizations.{}.original")
 
+# What a module pickled before there were these options has.
+OPTIONS_SINCE = {"precision": None, "bidirectional": False, "layers": "auto", "proj_size": 0}
+
 
 def reordered(named: Named, weight: Any) -> Any:
     """Return a weight of an earlier version in rows; anything else as it is."""

@@ -35,7 +35,7 @@ from ..run.projected import scan_projected
 from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.registry import check_backend
-from .earlier import reorder_module
+from .earlier import OPTIONS_SINCE, reorder_module
 from .options import Options
 from .parameters import Weighted
 from .steps import Steps
@@ -183,10 +183,7 @@ class RNN(Steps, Options, Weighted):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.__dict__.setdefault("precision", None)  # of modules pickled before there was one
-        self.__dict__.setdefault("bidirectional", False)
-        self.__dict__.setdefault("layers", "auto")
-        self.__dict__.setdefault("proj_size", 0)
+        self.__dict__ |= OPTIONS_SINCE | self.__dict__
         self._remember()
         reorder_module(self, self._all_weights())
 

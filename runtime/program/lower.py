@@ -46,6 +46,8 @@ class _Addresses:
         self._next = ALIGNMENT
 
     def __call__(self, tensor: Tensor) -> int:
+        if not tensor.numel():  # torch says 0 of one on a device too
+            return 0
         storage = tensor.untyped_storage()
         first = self._first.get(storage._cdata)
         if first is None:

@@ -14,13 +14,7 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.layer_call import wavefront_error
 from ..call.marks import constant_in_graphs
-from ..call.plain import (
-    all_plain,
-    any_tangent,
-    is_watched,
-    may_need_gradient,
-    without_autocast,
-)
+from ..call.plain import all_plain, any_tangent, is_watched, may_need_gradient, without_autocast
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.tensors import States
@@ -253,23 +247,21 @@ def check_wavefront(
     settings: Settings, asked: Asked, ragged: Ragged | None, name: str, device: str
 ) -> None:
     """Raise a `PlanError` for a call whose layers cannot run at the same time at any size."""
-    what = f"{settings.layers} layers of {settings.cell.name}"
-    if ragged is not None:
-        raise wavefront_error(what, "lengths or resets, with which layers run one by one")
-    if settings.cell.inputs:
-        raise wavefront_error(what, "a cell with an Input, with which layers run one by one")
-    if name == "reference":
-        raise wavefront_error(what, "a call by torch operations, which run layer by layer")
-    if settings.both:
-        raise wavefront_error(what, "both directions of time")
-    if asked.all_states:
-        raise wavefront_error(what, "all states, with which layers run one by one")
-    if not TARGETS[name].at_once:
-        raise wavefront_error(what, f"tensors on {device}")
-    if settings.cell.has_stages:
-        raise wavefront_error(
-            what, "a cell with stages, whose kernels hand over no chunks: its layers run one by one"
-        )
+    cell, one_by_one = settings.cell, "with which layers run one by one"
+    for why, holds in (
+        (f"lengths or resets, {one_by_one}", ragged is not None),
+        (f"a cell with an Input, {one_by_one}", bool(cell.inputs)),
+        ("a call by torch operations, which run layer by layer", name == "reference"),
+        ("both directions of time", settings.both),
+        (f"all states, {one_by_one}", asked.all_states),
+        (f"tensors on {device}", name != "reference" and not TARGETS[name].at_once),
+        (
+            "a cell with stages, whose kernels hand over no chunks: its layers run one by one",
+            cell.has_stages,
+        ),
+    ):
+        if holds:
+            raise wavefront_error(f"{settings.layers} layers of {cell.name}", why)
 
 
 @constant_in_graphs

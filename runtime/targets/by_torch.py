@@ -1,4 +1,4 @@
-"""What a target that has nothing better does by operators of torch: lanes, copies, packed rows."""
+"""Lanes, copies and packed rows by operators of torch, of a target that has nothing better."""
 
 from __future__ import annotations
 

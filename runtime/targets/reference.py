@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ...cellspec.cell import CellSpec, Pair
+from ...cellspec.cell import CellSpec
 from ...cellspec.expression.loops import body_of, carried, results_of, unchanged
 from ...cellspec.expression.node import Node, ordered
 from ...cellspec.functions import TABLE
+from ...cellspec.pairs import Pair
 from ...cellspec.stages.nodes import STAGES
 from ...codegen.layout import in_order_of_sums
 from ..call.masks import HOLD, RESTART, Masks

@@ -15,7 +15,7 @@ from ..call.tensors import ScanInputs
 
 
 class StagesByTorch:
-    """What a step of a cell exchanges between units after its first products.
+    """Exchanges between the units of a cell in a step, after its first products.
 
     Args:
         cell: the cell.

@@ -144,8 +144,7 @@ class Target(ABC):
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
         """Return what copies `total` packed rows of sequences; the sizes are T and B.
 
-        Args:
-            starts: (T + 1,) of int64, the first packed row of each step, and their number.
+        `starts`, (T + 1,) of int64, has the first packed row of each step, and their number.
         """
         return Packing(starts, sizes, total)
 
@@ -167,22 +166,11 @@ class Target(ABC):
         return masks_by_torch(ragged, sizes, device, reverses)
 
     def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
-        """Return x with zeros where a row runs no step: no product reads more.
-
-        Args:
-            x: (T, B, features).
-            ragged: of the call, with lengths.
-            made: of the call.
-        """
+        """Return x (T, B, features) with zeros where a row runs no step: no product reads more."""
         return ragged.cleaned(x)
 
     def lanes(self, like: Tensor, steps: int) -> Lanes:
-        """Return what runs both directions of a layer: at once where the target can.
-
-        Args:
-            like: gives the device.
-            steps: of the call.
-        """
+        """Return what runs both directions of a layer: at once where the target can."""
         return ONE_LANE
 
     def joins(self, layer_call: LayerCall, like: Tensor, batch: int, heads: int, dim: int) -> bool:

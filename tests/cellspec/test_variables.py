@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 import rnnc
 from rnnc import Gate, Param, State, sigmoid, tanh, where, with_gradient
+from rnnc.cellspec.printing.equations import equation_terms
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.derive import derive
 from rnnc.runtime.cpu.compile import CppToolchain
@@ -126,6 +130,30 @@ def long_cell(terms: int) -> rnnc.Cell:
         return total / (1 + total), other
 
     return long
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_lines_of_a_loop_are_cut_where_it_carries_many_values(depth):
+    @rnnc.cell
+    def wide(g: Gate, h: State):
+        def step(*values, inside=1):
+            if inside < depth:
+                values = rnnc.repeat(2, lambda *v: step(*v, inside=inside + 1), *values)
+            turned = (*values[1:], values[0])
+            return tuple(tanh(v + w * g * sum(values)) for v, w in zip(values, turned, strict=True))
+
+        return sum(rnnc.repeat(3, step, *(h * k + g for k in range(30))))
+
+    lines = [*str(wide).splitlines(), *str(derive(wide)).splitlines()]
+    assert max(map(len, lines)) <= 160
+    assert any(line.startswith("repeat 3 times, from t") for line in wide.equations())
+    (end,) = [n for n, line in enumerate(lines) if "wide: pointwise forward" in line]
+    together = " ".join(line.strip() for line in lines[:end])
+    pairs = re.findall(r"((?:t\d+, ){29}t\d+) = ((?:t\d+, ){29}t\d+)", together)
+    assert len(pairs) == depth
+    for names, new in pairs:
+        assert names != new
+    assert len(equation_terms(wide)) == len(wide.equations())
 
 
 def test_no_printed_line_is_longer_than_160_letters():

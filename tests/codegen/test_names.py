@@ -19,6 +19,7 @@ from rnnc.cellspec.names import check_name
 from rnnc.codegen.cuda.step.plan import StepPlan
 from rnnc.codegen.derive import derive
 from rnnc.codegen.emit import spelled
+from rnnc.codegen.program import targets_of
 from rnnc.codegen.render import Source, render
 from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.cpu.compiler import find_compiler
@@ -263,3 +264,22 @@ def test_templates_spell_every_name(variant):
         found = re.findall(r"\w*Name[A-G]\w*", code)
         assert len(found) > 10
         assert all(name.endswith("_") for name in found), found
+
+
+def test_a_variable_named_like_a_saved_function_of_a_gate_is_another_value():
+    """The backward read `tanh_g` of the forward, and then assigned the variable to it."""
+
+    def cell_of(name: str) -> rnnc.Cell:
+        body = f"x = tanh(g) * h; {name} = x * x; y = {name} * {name} * h; return y + {name}"
+        scope: dict = {"tanh": rnnc.tanh}
+        exec(f"def own(g, h):\n    {body}", scope)
+        scope["own"].__annotations__ = {"g": rnnc.Gate, "h": rnnc.State}
+        return rnnc.cell(scope["own"])
+
+    derive.cache_clear()  # it finds equal cells, whatever their variables are called
+    found = derive(cell_of("tanh_g"))
+    assert found.saved == ("tanh_g",)
+    assert "tanh_g" in {value.name for value in found.backward.inputs}
+    targets = [target.name for target in targets_of(found.backward.statements)]
+    assert "tanh_g" not in targets
+    assert len(targets) == len({*targets})

@@ -166,7 +166,8 @@ def _gates(cell: CellDraw) -> list[str]:
         products = []
         for i, (owner, source) in enumerate(dense):
             if owner == gate.name:
-                factor = "_y" if owner in called else source
+                # A choice between two numbers has the dtype of numbers.
+                factor = "_y.to(_R.dtype)" if owner in called else source
                 products.append(f'torch.einsum("noi,bni->bno", _R[{i}], {factor})')
         for i, (owner, source) in enumerate(diagonal):
             if owner == gate.name:

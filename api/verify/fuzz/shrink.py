@@ -130,7 +130,8 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
             yield replace(cell, body=tuple(body))
     for i, gate in enumerate(cell.gates):
         changes: list[dict[str, object]] = [{"bias": False}] if gate.bias else []
-        changes += [{"recurrent": False, "source": ()}] if gate.recurrent and gate.input else []
+        if gate.recurrent and gate.input and gate.name not in cell.called:
+            changes += [{"recurrent": False, "source": ()}]
         changes += [{"input": False}] if gate.recurrent and gate.input else []
         changes += [{"recurrent": True}] if gate.recurrent == "diagonal" else []
         changes += [{"source": ()}] if gate.source else []

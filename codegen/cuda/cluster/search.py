@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
+from ...derive import derive
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
 from ..cost.estimate import StepEstimate
@@ -94,6 +95,8 @@ def _ranked(
                 units=best["units"],
                 splits=best["splits"],
             )
+            if derive(cell).program(direction).has_loops:
+                plan = plan.for_resident_blocks(limits)
             start = cluster_start(inputs, plan)
             estimate = StepEstimate.of(cluster_step(inputs, plan), start)
             found.append(replace(plan, estimate=estimate))

@@ -78,6 +78,8 @@ class ClusterConstants:
         called: how much longer an exchange within a step takes, of what called gates multiply.
         statistics: the same of parts of statistics alone.
         part: of each exchange within a step, for each block, whose part all blocks read.
+        store: of a cell with stages, each further store of what a unit saves, for each warp of a
+            block but two, whose stores are done before an exchange ends.
         received: ns per KiB that a block receives.
         matrix: of a scheduler's matrix unit, per fragment of R.
         chain: per fragment of R of a warp, which waits for the accumulator of the one before.
@@ -96,6 +98,7 @@ class ClusterConstants:
     called: PerDirection
     statistics: PerDirection
     part: PerDirection
+    store: float
     received: PerDirection
     matrix: PerDirection
     chain: PerDirection

@@ -53,6 +53,8 @@ H200 = GpuConstants(
         called=PerDirection(100, 78),
         statistics=PerDirection(280, 70),
         part=PerDirection(0, 12),
+        # LEM, which saves five values of two bytes, beside the GRU, on an H100 (2026-11-27).
+        store=10,
         received=PerDirection(48.9, 34.2),
         matrix=PerDirection(3.2, 4.5),
         chain=PerDirection(0.4, 0.7),

@@ -24,7 +24,7 @@ from ....cellspec.recurrence.sight import (
 from ....cellspec.recurrence.words import joined
 from ...derive import derive
 from ...layout import layout_of
-from ...program import Program, Statement
+from ...program import Program
 from ...schedule import schedule
 from ...shape import Direction
 
@@ -103,7 +103,7 @@ def _forward(cell: CellSpec) -> Form:
     program = schedule(
         entries, constants=(c.name for c in cell.constants), taken={*taken, *weights}
     )
-    if not all(isinstance(statement, Statement) for statement in program.statements):
+    if program.has_loops:
         raise NoScanError("a loop computes the coefficients of a step")
     return Form(carried, program, weights)
 

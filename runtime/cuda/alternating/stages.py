@@ -1,4 +1,4 @@
-"""What an alternating plan multiplies and keeps in a step, from the stages of a cell."""
+"""Products and kept values of a step of an alternating plan, from the stages of a cell."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ...call.requests import LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients, ScanInputs
 from .. import kernels
 from ..driver.partition import Partition
-from ..prepared import Prepared, launched, prepare
+from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows
 from ..products.multiplier import multiplier
 from .products import Between
@@ -145,8 +145,8 @@ class BackwardPass(Pass):
         chunks = Chunks(len(reads.x), schedule.chunk, descending=True)
         super().__init__(asked, schedule, alone, range(len(asked.weights))[::-1], chunks)
         self.reads, self.finish, self.d_y = reads, finish, reads.d_y
-        self.begun: list[tuple[int, kernels.BackwardParts, Tensor]] = []
-        self.unfinished: list[tuple[int, kernels.BackwardParts, Tensor]] = []
+        self.begun: list[tuple[int, kernels.Backward, Tensor]] = []
+        self.unfinished: list[tuple[int, kernels.Backward, Tensor]] = []
 
     def run_all(self) -> None:
         """Run all layers, and compute all their sums over time."""
@@ -157,7 +157,7 @@ class BackwardPass(Pass):
         saved, d_last = self.reads.layer(layer)
         like = saved.initial_states[0]
         d_output = None if self.d_y is None else self.d_y.view(-1, *like.shape)
-        own = kernels.backward_parts(
+        own = kernels.Backward(
             ready,
             saved,
             [d_output, *[None] * (len(saved.states) - 1)],
@@ -166,7 +166,7 @@ class BackwardPass(Pass):
             donated=self.reads.donated,
             run=run,
         )
-        self.begun.append((layer, own, launched(ready, own.launch, own.steps)))
+        self.begun.append((layer, own, own.start()))
         return self._product(layer, own.d_wx) if layer else None
 
     def _run_together(self, layers: Layers, partition: Partition) -> None:
@@ -186,7 +186,7 @@ class BackwardPass(Pass):
         for each in unfinished:
             self._finish(*each)
 
-    def _finish(self, layer: int, own: kernels.BackwardParts, sums: Tensor) -> None:
+    def _finish(self, layer: int, own: kernels.Backward, sums: Tensor) -> None:
         self.finish(layer, own.finish(sums))
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rnnc.cellspec.functions import TABLE
 from rnnc.verify.draw.case import Settings, draw_case
-from rnnc.verify.draw.tree import Case, CellDraw, Node, ValueDraw
+from rnnc.verify.draw.tree import Case, CellDraw, GateDraw, Node, ValueDraw
 from rnnc.verify.draw.write_cell import cell_text
 from rnnc.verify.fuzz import ours
 from rnnc.verify.fuzz.draws import drawn_names
@@ -213,6 +213,36 @@ def test_shrinks_to_what_matters():
     assert (smallest.batch, smallest.steps, smallest.heads, smallest.dim) == (1, 1, 1, 1)
     assert smallest.through == "scan"
     assert not smallest.views
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_loop_in_a_short_dtype_multiplies_a_choice_between_two_numbers(dtype):
+    """It has the dtype of numbers, float32, and torch multiplies no matrices of two dtypes."""
+    h = Node("name", name="h")
+    zero, one, two = (Node("number", value=float(n)) for n in range(3))
+    choice = Node("where", (Node(">", (h, zero)), one, two))
+    gate = GateDraw("g", input=False)
+    cell = CellDraw(
+        (gate,),
+        (ValueDraw("h"),),
+        (),
+        (),
+        ("h", "g"),
+        (("new_h", Node("gate", (choice,), name="g")),),
+    )
+    loop, _ = loop_of(Case(cell), dtype)
+    like = {"dtype": dtype}
+    wx, R = torch.zeros(1, 1, 1, 2, 0, **like), torch.ones(1, 1, 2, 2, **like)
+    _, (last,) = loop(wx, R, None, None, {}, (torch.tensor([[[-1.0, 1.0]]], **like),))
+    assert last.tolist() == [[[3, 3]]]
+
+
+def test_smaller_cells_call_no_gate_without_a_product():
+    cases = [c for c in (draw_case(33, n, Settings()) for n in range(40)) if c.cell.called]
+    smaller = [less for case in cases for less in smaller_cells(case)]
+    assert smaller
+    for less in smaller:
+        assert all(g.recurrent for g in less.cell.gates if g.name in less.cell.called)
 
 
 def test_smaller_cells_call_no_gate_that_has_gone():

@@ -8,10 +8,12 @@ import resource
 import pytest
 import rnnc
 from rnnc import Gate, State, sin, tanh
+from rnnc.cellspec.functions import TABLE
 from rnnc.codegen import emit, emit_pieces
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
+from rnnc.codegen.derive import derive
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import nvrtc
 
@@ -57,6 +59,12 @@ def test_functions_of_two_byte_elements_are_short_and_copied(dtype):
         assert called(unit.code) == ["tanh"] * (dtype in ("float32", "float64"))
 
 
+def test_functions_of_doubles_are_long_and_called_earlier():
+    for length in (emit.MOST_COPIES_OF_DOUBLES, 1 + emit.MOST_COPIES_OF_DOUBLES):
+        forward, _ = units_of(chain(length), "float64")
+        assert called(forward.code) == ["tanh"] * (length > emit.MOST_COPIES_OF_DOUBLES)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_a_function_with_a_loop_of_its_own_is_called_in_every_dtype(dtype):
     length = 1 + emit.MOST_COPIES_OF_LOOPS
@@ -97,6 +105,7 @@ def test_passes_of_a_loop_are_one_use():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_compiler_writes_a_called_function_once(monkeypatch, dtype):
     monkeypatch.setattr(emit, "MOST_COPIES", 60)
+    monkeypatch.setattr(emit, "MOST_COPIES_OF_DOUBLES", 60)
     branches = []
     for length in (62, 61):
         ptx = nvrtc.ptx_of(units_of(chain(length), dtype)[1], "sm_90a")
@@ -110,6 +119,29 @@ def test_the_compiler_writes_a_called_function_once(monkeypatch, dtype):
 def test_2000_statements_compile_within_10_s(sines, dtype):
     """A chain of 1,500 sines has so many in its backward, with as many cosines."""
     for unit in units_of(chain(sines or 2000, sines), dtype):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        nvrtc.built(unit, "sm_90a", dtype)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_2000_statements_of_all_functions_compile_within_10_s(dtype):
+    one = [row for row in TABLE.values() if len(row.arguments) == 1 and row.name != "stop_gradient"]
+    two = [rnnc.pow, rnnc.atan2, rnnc.remainder, rnnc.fmod, rnnc.maximum]
+
+    @rnnc.cell
+    def mixed(g: Gate, h: State):
+        x, y = h, g
+        for turn in range(500):
+            function = [*one, *two][turn % (len(one) + len(two))]
+            value = function(0.3 * x + y) if function in one else function(1 + x * x, y)
+            x, y = value + 0.5 * x, x
+        return x + 0.1 * y
+
+    assert 1900 < len(derive(mixed).backward.statements) < 2000
+    for unit in units_of(mixed, dtype):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         nvrtc.built(unit, "sm_90a", dtype)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10

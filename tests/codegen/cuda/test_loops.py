@@ -92,3 +92,18 @@ def test_registers_do_not_grow_with_the_passes(variant):
         assert max(spills for _, spills, _ in each) == 0
         # The kept values: of 50 passes, or of 32 in groups of 32.
         assert max(stack for _, _, stack in each) <= 1024
+        if variant != "grid":  # where 64 hold R, and a cell that only adds takes as many
+            assert max(registers for registers, _, _ in each) <= 128
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("cell", [hodgkin_huxley(50), wide(16)], ids=lambda cell: cell.name)
+def test_as_many_clusters_share_an_sm_as_the_plan_counts_with(cell, dtype):
+    """A cluster by itself has all registers, and with a loop the compiler took more than needed."""
+    plan = plan_for(cell, Shape(heads=1, head_dim=256, dtype=dtype), H200, "cluster")
+    kernels = zip((plan.forward, plan.backward), cuda_source(cell, plan).units, strict=True)
+    for kernel, unit in kernels:
+        assert kernel.blocks_per_multiprocessor == min(kernel.resident, 4)
+        (report,) = unpacked(built(unit, H200.arch, dtype)).reports.values()
+        assert report.registers <= kernel.registers
+        assert report.spills == 0

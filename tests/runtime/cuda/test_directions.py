@@ -59,7 +59,7 @@ def run(plan):
     forward, backward = (prepare(LSTM, p, SIZES, 0) for p in (plan.forward, plan.backward))
     done = cuda.forward(forward, given)
     saved = saved_of(given, done, again=False)
-    cuda.backward(backward, cuda.backward_parts(backward, saved, nothing, nothing))
+    cuda.Backward(backward, saved, nothing, nothing).run()
     return given.R.data_ptr()
 
 

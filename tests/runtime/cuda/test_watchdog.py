@@ -67,7 +67,7 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
     done = cuda.forward(forward, inputs)
     saved = saved_of(inputs, done, again=False)
-    cuda.backward(backward, cuda.backward_parts(backward, saved, none, none))
+    cuda.Backward(backward, saved, none, none).run()
     assert noted == [7 * 10**9] * 2
 
 
