@@ -35,7 +35,7 @@ def scan_step(inputs: CostInputs, plan: ScanPlan) -> Step:
     values, processors = values_moved(inputs, direction), inputs.limits.multiprocessors
     if plan.sequential:
         on_one = math.ceil(plan.groups(shape.batch, shape.heads, shape.head_dim) / processors)
-        channels = on_one * plan.channels
+        channels: float = on_one * plan.channels
         each = scan.value_in_order.of(direction) * values
         each *= scan.parts.of(direction) if plan.parts > 1 else 1
         chain = scan.turn / (plan.parts * plan.chunk) + scan.link.of(direction) * plan.carried

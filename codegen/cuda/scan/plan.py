@@ -17,6 +17,7 @@ from .functions import step_functions
 
 _COUNTER_BYTES = 4  # of an exponent in shared memory
 _PIECE_BYTES = 16  # of a copy
+_GROUP = 4  # warps whose maps one of them joins
 
 
 def words_of(carried: int) -> int:
@@ -111,8 +112,9 @@ class ScanPlan(UnitPlan):
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
         each, real, factor = self.carried, real_bytes(self.dtype), factor_bytes(self.dtype)
-        # The maps of warps and that of the tile; and what is carried into the steps of each warp.
-        maps = 1 if self.sequential else self.warps + 1
+        # The maps of warps, of the tile and of groups of warps; and what is carried into the steps
+        # of each warp.
+        maps = 1 if self.sequential else self.warps + math.ceil(self.warps / _GROUP)
         used = WARP * maps * each * (each * factor + real + _COUNTER_BYTES)
         used += self.threads * each * real
         sums = self.sums + self.states * self.masked

@@ -26,7 +26,7 @@ from .plan import ScanPlan, real_bytes
 # or all of them for numbers of eight bytes, which take two. Large tiles are few, and each waits for
 # the one before it. NVIDIA H100, bfloat16, 2026-11-27: 256 channels of HGRN over 131,072 steps take
 # 0.147 ms forward with 16 warps, 0.164 with two blocks of 8.
-_WARPS, _BLOCKS = (16, 12, 8, 4), 1
+_WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
 # The same of blocks that take all tiles of their channels, by how many an SM has, the last for
 # more. HGRN of 62 channels per SM, 16,384 steps, takes 0.288 ms forward with 8 warps of 16 steps,
 # 0.344 with 4; 0.647 backward with 8, 0.597 with 4.
@@ -34,8 +34,8 @@ _WARPS_IN_ORDER: dict[Direction, tuple[int, ...]] = {"forward": (12, 8, 4), "bac
 _MOST_IN_ORDER = 12  # an SM has 16 barriers for a block
 _MOST_BLOCKS_IN_ORDER = 4  # for which the compiler leaves registers
 _PARTS = (1, 2)  # of a warp of such a block
-# Bytes of an element of a thread's steps there, at most; more if it has so many registers.
-_MOST_BYTES, _MANY_REGISTERS = 32, 136
+# Bytes of an element of a thread's steps, at most; in order more if it has so many registers.
+_MOST_BYTES, _MOST_BYTES_IN_ORDER, _MANY_REGISTERS = 64, 32, 136
 # Steps per thread.
 _CHUNKS: dict[Direction, tuple[int, ...]] = {"forward": (24, 16, 8, 4), "backward": (16, 8, 4)}
 # Registers that the steps of a thread keep, at most, if they are loaded there. More are spilled.
@@ -45,7 +45,7 @@ _MOST_KEPT_STAGED = 32  # in a backward whose steps are in shared memory
 
 
 def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, ...]:
-    """The scan plans of one direction: over tiles, and with all tiles of a channel in order.
+    """The scan plans of one direction, the cheapest first: over tiles, or a channel's in order.
 
     Args:
         request: what the plans are asked for.
@@ -55,7 +55,8 @@ def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: a scan does not compute the direction; says what keeps it.
     """
     form = _form(request, direction)
-    return tuple(_own(request, form, direction, parts) for parts in _in_parts(request))
+    found = (_own(request, form, direction, parts) for parts in _in_parts(request))
+    return tuple(sorted(found, key=lambda plan: plan.cost))
 
 
 def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, ...]:
@@ -118,7 +119,10 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
     """The plan with so many parts."""
     shape, limits = request.shape, request.limits
     if not parts:
-        warps = _WARPS[shape.element_bytes == 8 :]
+        # A thread that keeps its steps in registers has more of these, too.
+        kept = direction == "backward" and not _whole_warps(shape, 0)
+        few = _FEW_WARPS if shape.element_bytes == 8 or kept else _WARPS[0]
+        warps = tuple(n for n in _WARPS if n <= few)
         return _largest(request, form, direction, warps, _BLOCKS, 0)
     channels = shape.batch * shape.heads * shape.head_dim
     blocks = math.ceil(channels * parts / WARP / limits.multiprocessors)
@@ -141,14 +145,15 @@ def _largest(
     Of blocks that take all tiles of their channels it has as many warps, then steps.
     """
     shape, limits = request.shape, request.limits
-    most = _chunk(request, form, direction, _whole_warps(shape, parts))
-    chunks = [n for n in _CHUNKS[direction] if n <= most]
+    kept = _chunk(request, form, direction, _whole_warps(shape, parts))
+    chunks = [n for n in _CHUNKS[direction] if n <= kept]
     sizes = [(count, chunk) for chunk in chunks for count in warps]
     found = []
     for count, chunk in sorted(sizes, reverse=True) if parts else sizes:
         plan = _plan(request, form, direction, count, chunk, blocks, parts)
-        many = shape.element_bytes == 2 and plan.registers >= _MANY_REGISTERS
-        if parts and not many and chunk * shape.element_bytes > _MOST_BYTES and chunk > chunks[-1]:
+        many = parts and shape.element_bytes == 2 and plan.registers >= _MANY_REGISTERS
+        most = _MOST_BYTES_IN_ORDER if parts else _MOST_BYTES
+        if not many and chunk * shape.element_bytes > most and chunk > chunks[-1]:
             continue
         fits = replace(plan, masked=True).shared <= limits.shared_per_block
         if fits and plan.blocks_per_multiprocessor == blocks:

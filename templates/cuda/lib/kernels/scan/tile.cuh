@@ -22,12 +22,15 @@ static_assert(kParts == 1 || Plan::kSequential, "a map of steps is of 32 channel
 constexpr int kWarpSteps = kParts * Plan::kChunk;
 constexpr int kTileSteps = Plan::kWarps * kWarpSteps;
 
-// In shared memory: the maps of warps, that of the tile, and what is carried into the steps of each.
+// In shared memory: the maps of warps, that of the tile, those of groups of warps after the first
+// group; and what is carried into the steps of each warp.
+constexpr int kGroup = 4, kGroups = ceil_div(Plan::kWarps, kGroup);
 constexpr int kTileMap = Plan::kSequential ? 0 : Plan::kWarps;
+constexpr int kMaps = Plan::kSequential ? 1 : Plan::kWarps + kGroups;
 struct Shared {
-  real offset[kTileMap + 1][kCarried][kLanes];
-  Factor column[kTileMap + 1][kCarried * kCarried][kLanes];
-  int exponent[kTileMap + 1][kCarried][kLanes];
+  real offset[kMaps][kCarried][kLanes];
+  Factor column[kMaps][kCarried * kCarried][kLanes];
+  int exponent[kMaps][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
 // All lanes of the warp have come here, and what they have copied is there.
@@ -38,6 +41,10 @@ RNNC_INLINE void wait_for_copies() {
 // All warps have come here, each in its own way.
 RNNC_INLINE void meet() {
   asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
+}
+// The first warp of each group has come here.
+RNNC_INLINE void meet_groups() {
+  asm volatile("bar.sync %0, %1;" ::"r"(3), "n"(kGroups * kLanes) : "memory");
 }
 // Two warps have come here: the first and the last one, or a warp and the one before it, which does
 // not wait.
@@ -209,10 +216,19 @@ struct Tile {
     share(own, warp);
     meet();
     const bool publishes = number + 1 < tiles;
-    if (warp == 0 && publishes) {
-      Map all = shared_map(0);
+    // A warp joins the maps of its group while others do, and the first one joins these.
+    Map all;
+    if (publishes && warp % kGroup == 0) {
+      all = shared_map(warp);
+      const int end = minimum(warp + kGroup, Plan::kWarps);
 #pragma unroll 1
-      for (int i = 1; i < Plan::kWarps; ++i) all.append(shared_map(i));
+      for (int i = warp + 1; i < end; ++i) all.append(shared_map(i));
+      if (warp > 0) share(all, kTileMap + warp / kGroup);
+      if (kGroups > 1) meet_groups();
+    }
+    if (warp == 0 && publishes) {
+#pragma unroll 1
+      for (int i = 1; i < kGroups; ++i) all.append(shared_map(kTileMap + i));
       all.round();  // so that all who apply it get the same bits
       if (number > 0) records.publish_map(number, all);
       share(all, kTileMap);
