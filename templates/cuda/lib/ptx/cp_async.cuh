@@ -34,13 +34,13 @@ RNNC_INLINE void cp_async_if(int there, u32 to, const char* from) {
   if constexpr (bytes == 16) {
     asm volatile(
         "{\n.reg .pred copies;\nsetp.ge.s32 copies, %2, 0;\n"
-        "@copies cp.async.cg.shared.global [%0 + %3], [%1], 16;\n}" ::"r"(to),
+        "@copies cp.async.cg.shared.global [%0 + %3], [%1], 16; }" ::"r"(to),
         "l"(from), "r"(there), "n"(offset)
         : "memory");
   } else if constexpr (bytes >= 4) {
     asm volatile(
         "{\n.reg .pred copies;\nsetp.ge.s32 copies, %2, 0;\n"
-        "@copies cp.async.ca.shared.global [%0 + %3], [%1], %4;\n}" ::"r"(to),
+        "@copies cp.async.ca.shared.global [%0 + %3], [%1], %4; }" ::"r"(to),
         "l"(from), "r"(there), "n"(offset), "n"(bytes)
         : "memory");
   } else {
