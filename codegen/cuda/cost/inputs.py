@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 from ....cellspec.cell import CellSpec
 from ...derive import Pointwise, derive
+from ...hoisting import hoisted
 from ...shape import Direction, Shape
 from ..limits import Limits
 from .constants import GpuConstants, PerDirection
@@ -59,7 +61,7 @@ class CostInputs:
             exact: its factor in float32; None for 1.
         """
         factor = exact.of(direction) if exact and self.shape.dtype == "float32" else 1
-        operations = self.pointwise.program(direction).operations
+        operations = _operations(self.pointwise.cell, direction)
         return operations * operation.of(direction) * factor
 
     @property
@@ -77,3 +79,10 @@ class CostInputs:
         elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
         values = len(cell.gates) + len(cell.states) + len(self.pointwise.saved)
         return elements * values * shape.fill / self.constants.chip.memory_bandwidth
+
+
+@lru_cache(maxsize=512)
+def _operations(cell: CellSpec, direction: Direction) -> int:
+    """Those of a step. What follows from constants alone, as `1 - p` of a mean, costs nothing."""
+    program, constants = derive(cell).program(direction), [c.name for c in cell.constants]
+    return (hoisted(program, constants, ()).program if constants else program).operations

@@ -30,7 +30,8 @@ struct Unweighted {
     unit[i] = static_cast<int>(head_unit);
     head = static_cast<int>(of_head);
   }
-  RNNC_MEMBER void place_copy(int i, int j, int offset) { offset_bytes[i][j] = offset; }
+  // NOTE: laundered, or each step would derive it from the thread's index again, ahead of its reads.
+  RNNC_MEMBER void place_copy(int i, int j, int offset) { offset_bytes[i][j] = launder(offset); }
   // From copied rows of a step; those of an input follow those of another after so many bytes.
   RNNC_MEMBER void read(const char* rows_of_all, int input_bytes) {
     repeat<units>([&](int i) {

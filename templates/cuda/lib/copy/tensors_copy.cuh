@@ -17,7 +17,7 @@ struct TensorsCopy {
   static constexpr int kPieces = Rows::kRows * Rows::kPieces;  // per tensor
   static constexpr int kCopies = ceil_div(tensors * kPieces, threads);
 
-  const char* from[at_least_one(kCopies)];  // of the next step
+  const char* from[at_least_one(kCopies)];  // of the last step that was copied
   int64 stride[at_least_one(kCopies)];      // to the step after it, in bytes
   int offset_bytes[at_least_one(kCopies)];  // of the destination
 
@@ -39,16 +39,15 @@ struct TensorsCopy {
       const int64 place = first_row + row_idx * row_step;
       const Element* const first = first_of(tensor, row_at(a, place < a.batch ? place : 0));
       const int in_head = head_byte < Rows::kHeadBytes ? head_byte : 0;
-      from[i] = reinterpret_cast<const char*>(first) + in_head;
       stride[i] = kept(stride_of(tensor) * int64{sizeof(Element)});
+      from[i] = reinterpret_cast<const char*>(first) + in_head - stride[i];
     });
   }
-  // Copies the next step's rows; the caller commits the group of copies.
+  // Copies the next step's rows; the caller commits the group of copies. NOTE: the additions come
+  // first, as in WarpCopy.
   RNNC_MEMBER void issue(char* to) {
-    repeat<kCopies>([&](int i) {
-      cp_async<Rows::kAccess>(to + offset_bytes[i], from[i]);
-      from[i] += stride[i];
-    });
+    repeat<kCopies>([&](int i) { from[i] += stride[i]; });
+    repeat<kCopies>([&](int i) { cp_async<Rows::kAccess>(to + offset_bytes[i], from[i]); });
   }
   // The element of tensor k at an offset that `Rows` gave.
   static RNNC_MEMBER Vec<Element, 1> read(const char* stage, int k, int offset_bytes) {

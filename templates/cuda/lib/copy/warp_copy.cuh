@@ -1,7 +1,8 @@
 // WarpCopy: copies of a warp's own part of a step's rows from global to shared memory, several
 // steps ahead. A warp reads only what it copied itself, so no barrier of the block is needed.
 //
-// Every thread advances its own pointers through the tensor: two additions per step.
+// Every thread advances its own pointers through the tensor: two additions per step, ahead of the
+// copies. NOTE: after them, the addition would wait until the copies have read their addresses.
 #pragma once
 
 #include "lib/cell/mask.cuh"
@@ -27,6 +28,11 @@ struct WarpCopy {
   static constexpr int kPieces = at_least_one(kSpan / kAccess);
   static constexpr int kCopies = elements ? ceil_div(rows * kPieces, 32) : 0;
 
+  // Addresses in shared memory of the pieces that this lane copies.
+  struct Places {
+    u32 at[at_least_one(kCopies)];
+  };
+
   // The pieces that this lane copies.
   struct Pieces {
     int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source
@@ -47,20 +53,28 @@ struct WarpCopy {
         offset_bytes[i] = launder(in_bounds ? row_idx * kPitch + row_byte : -1);
       });
     }
+    // Where they go in a stage, whose first byte is at the address `to`.
+    RNNC_MEMBER Places in(u32 to) const {
+      Places places;
+      repeat<kCopies>([&](int i) { places.at[i] = launder(to + offset_bytes[i]); });
+      return places;
+    }
   };
 
-  const char* from[at_least_one(kCopies)];  // of the next step
+  const char* from[at_least_one(kCopies)];  // of the last step that was copied
 
-  // `first` is the head's first unit of row 0 at the first step; rows are row_stride elements
-  // apart.
+  // `first` is the head's first unit of row 0 at the step before the first that is copied; rows are
+  // row_stride elements apart.
   RNNC_MEMBER void start(const Pieces& pieces, const Element* first, int64 row_stride) {
     repeat<kCopies>([&](int i) {
       from[i] = reinterpret_cast<const char*>(first + pieces.row[i] * row_stride) + pieces.byte[i];
     });
   }
-  RNNC_MEMBER void issue(const Pieces& pieces, char* to) const {
+  // Copies into a stage, from its byte `offset` on.
+  template <int offset = 0>
+  RNNC_MEMBER void issue(const Pieces& pieces, const Places& places) const {
     repeat<kCopies>([&](int i) {
-      if (pieces.offset_bytes[i] >= 0) cp_async<kAccess>(to + pieces.offset_bytes[i], from[i]);
+      cp_async_if<kAccess, offset>(pieces.offset_bytes[i], places.at[i], from[i]);
     });
   }
   RNNC_MEMBER void advance(int64 time_stride) {

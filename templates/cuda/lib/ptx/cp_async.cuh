@@ -26,6 +26,27 @@ RNNC_INLINE void cp_async(char* to, const char* from) {
     *reinterpret_cast<u16*>(to) = __ldg(reinterpret_cast<const u16*>(from));
   }
 }
+// The same into shared memory at an address and an immediate offset, if `there` is not negative.
+// NOTE: without a branch of C++, and the address in a register of its own, so that copies which
+// follow each other need not wait until those before have read it.
+template <int bytes, int offset>
+RNNC_INLINE void cp_async_if(int there, u32 to, const char* from) {
+  if constexpr (bytes == 16) {
+    asm volatile(
+        "{\n.reg .pred copies;\nsetp.ge.s32 copies, %2, 0;\n"
+        "@copies cp.async.cg.shared.global [%0 + %3], [%1], 16; }" ::"r"(to),
+        "l"(from), "r"(there), "n"(offset)
+        : "memory");
+  } else if constexpr (bytes >= 4) {
+    asm volatile(
+        "{\n.reg .pred copies;\nsetp.ge.s32 copies, %2, 0;\n"
+        "@copies cp.async.ca.shared.global [%0 + %3], [%1], %4; }" ::"r"(to),
+        "l"(from), "r"(there), "n"(offset), "n"(bytes)
+        : "memory");
+  } else {
+    if (there >= 0) cp_async<bytes>(shared_pointer(to + offset), from);
+  }
+}
 // 16 bytes, of which those after the first `bytes`, 0 to 16, are zero and are not read.
 RNNC_INLINE void cp_async_16_or_zero(char* to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),

@@ -37,7 +37,7 @@ struct StagedBackward {
   StagedPush push;
   Weights weights;
   StagedItems items;
-  StepCopiesBy<false> copies;
+  StepCopies copies;
   NumberCopy number_copy;
   UnweightedCopy unweighted;
   Statistics statistics;

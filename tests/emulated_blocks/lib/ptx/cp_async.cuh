@@ -32,6 +32,14 @@ inline void cp_async_16_or_zero(char* to, const void* from, int bytes) {
   memcpy(copy.bytes, from, bytes);
   groups().back().push_back(copy);
 }
+template <int bytes>
+void cp_async_if(int place, char* to, const char* from) {
+  if (place >= 0) cp_async<bytes>(to, from);
+}
+template <int bytes, int offset>
+void cp_async_if(int there, u32 to, const char* from) {
+  if (there >= 0) cp_async<bytes>(shared + to + offset, from);
+}
 inline void cp_async_commit() { groups().emplace_back(); }
 template <int pending>
 void cp_async_wait() {

@@ -43,10 +43,10 @@ struct StateRowsCopy {
   static constexpr int kAlways = states_read(Cell::kStates) + kCopiedInputs;
   static constexpr int kCopies = ceil_div((kAlways + Cell::kStates) * kPieces, 32);
 
-  const char* from[kCopies];  // of the next step
+  const char* from[kCopies];  // of the last step that was copied
   const char* last[kCopies];  // of step 0
   int64 stride[kCopies];      // to the step that comes next, in bytes
-  int offset_bytes[kCopies];  // of the destination, in the item's part of a stage
+  int offset_bytes[kCopies];  // of the destination, in the item's part of a stage; -1: none
   int pieces;                 // of all tensors that are there
 
   // `first_unit` is that of the item's warp; copies begin with the last step.
@@ -70,9 +70,9 @@ struct StateRowsCopy {
         if (is_there && tensor-- == 0) {
           const int head_byte = first_unit * StateCopy::kUnitBytes + byte;
           const int in_head = head_byte < StateCopy::kHeadBytes ? head_byte : 0;
-          from[i] = reinterpret_cast<const char*>(now + row * row_stride) + in_head;
-          last[i] = reinterpret_cast<const char*>(zero + row * row_stride) + in_head;
           stride[i] = kept(-time.stride(time_stride) * int64{sizeof(Element)});
+          from[i] = reinterpret_cast<const char*>(now + row * row_stride) + in_head - stride[i];
+          last[i] = reinterpret_cast<const char*>(zero + row * row_stride) + in_head;
           offset_bytes[i] = launder(offset + row_idx * StateCopy::kPitch + byte);
         }
       };
@@ -82,8 +82,7 @@ struct StateRowsCopy {
         const Element* const initial = a.initial_states[s] + head_unit;
         const Element* const before =
             a.states[s] + (last_step * at.step_size - time.stride(at.step_size) + head_unit);
-        next(kReads[s], at.steps > 1 ? before : initial, initial, at.plane, at.step_size,
-             before_offset(s));
+        next(kReads[s], before, initial, at.plane, at.step_size, before_offset(s));
       });
 #ifdef RNNC_UNWEIGHTED
       repeat<kCopiedInputs>([&](int k) {
@@ -100,110 +99,31 @@ struct StateRowsCopy {
              first + first_step * a.d_states_time[s], a.d_states_row[s], a.d_states_time[s],
              d_after_offset(s));
       });
+      if (at.lane + 32 * i >= pieces) offset_bytes[i] = launder(-1);
     });
   }
-  // Copies the data of step t, the step before that of the last call.
-  RNNC_MEMBER void issue(int t, char* stage) {
+  // Moves on to step t, the step before that of the last call.
+  RNNC_MEMBER void advance(int t) {
+    repeat<kCopies>([&](int i) { from[i] = t == 0 ? last[i] : from[i] + stride[i]; });
+  }
+  RNNC_MEMBER void issue(u32 stage) const {
     unroll<kCopies>([&](auto index) {
       constexpr int i = decltype(index)::value;
       if (32 * i >= kAlways * kPieces && pieces <= 32 * i) return;
-      cp_async<StateCopy::kAccess>(stage + offset_bytes[i], from[i]);
-      from[i] = t == 1 ? last[i] : from[i] + stride[i];
+      cp_async_if<StateCopy::kAccess, 0>(offset_bytes[i], stage + offset_bytes[i], from[i]);
     });
   }
 };
 
-// Copies of what a step reads, several steps ahead: by few instructions that no branch divides.
-struct JoinedCopies {
-  TensorsCopy<SavedCopy, Cell::kSaved ? 1 : 0, 32> saved[kItems];
-  StateRowsCopy rows[kItems];
-
-  // The first copies are of the last step; `first` is the first unit of the item's warp.
-  RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item, int first) {
-    const int64 last = at.time(a).at(at.steps - 1);
-    saved[item].start(
-        a, at.lane, first, at.first_row, 1,
-        [&](int, int64 row) {
-          const int64 unit = last * at.step_size + row * at.plane + at.head * Plan::kHeadDim;
-          return a.saved + unit * Cell::kSaved;
-        },
-        [&](int) { return -at.time(a).stride(at.step_size) * Cell::kSaved; });
-    rows[item].start(a, at, first);
-  }
-  // Copies an item's data of step t, the step before that of the last call.
-  RNNC_MEMBER void issue(const BackwardArguments&, const Position&, int item, int t, char* stage) {
-    saved[item].issue(stage);
-    rows[item].issue(t, stage);
-  }
-};
-
-// The same, by an instruction for each tensor.
-struct SeparateCopies {
+// Copies of what a step reads, several steps ahead.
+//
+// NOTE: one instruction for the values that the forward kept and one for all rows, as a rule. Their
+// addresses are computed ahead of them: what follows an instruction waits until it has read its
+// addresses, some 40 ns, if it overwrites them. Lanes without a piece copy nothing.
+struct StepCopies {
   SavedCopy::Pieces saved_pieces[kItems];
-  StateCopy::Pieces state_pieces[kItems];
   SavedCopy saved[kItems];
-  StateCopy before[kItems][Cell::kStates], initial[kItems][Cell::kStates],
-      d_states[kItems][Cell::kStates];
-  TensorsCopy<StateCopy, kCopiedInputs, 32> inputs[kItems];
-
-  RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item, int first) {
-    const int64 last = at.time(a).at(at.steps - 1);
-    const int64 last_step = last * at.step_size + at.head * Plan::kHeadDim;
-    saved_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
-    state_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
-    saved[item].start(saved_pieces[item], a.saved + last_step * Cell::kSaved,
-                      at.plane * Cell::kSaved);
-    repeat<Cell::kStates>([&](int s) {
-      const Element* states = at.steps > 1
-                                  ? a.states[s] + (last_step - at.time(a).stride(at.step_size))
-                                  : a.initial_states[s] + at.head * Plan::kHeadDim;
-      before[item][s].start(state_pieces[item], states, at.plane);
-      initial[item][s].start(state_pieces[item], a.initial_states[s] + at.head * Plan::kHeadDim,
-                             at.plane);
-      d_states[item][s].start(
-          state_pieces[item],
-          a.d_states[s] + last * a.d_states_time[s] + at.head * Plan::kHeadDim,
-          a.d_states_row[s]);
-    });
-#ifdef RNNC_UNWEIGHTED
-    const UnweightedArguments& given = a.unweighted;
-    inputs[item].start(
-        a, at.lane, first, at.first_row, 1,
-        [&](int k, int64 row) {
-          return given.tensor[k] + last * given.time[k] + at.head * given.head[k] +
-                 row * given.row[k];
-        },
-        [&](int k) { return unweighted_stride(a, at.time(a), k); });
-#endif
-  }
-  RNNC_MEMBER void issue(const BackwardArguments& a, const Position& at, int item, int t,
-                         char* stage) {
-    saved[item].issue(saved_pieces[item], stage);
-    saved[item].advance(-at.time(a).stride(at.step_size) * Cell::kSaved);
-    unroll<Cell::kStates>([&](auto index) {  // so that offsets are constants
-      constexpr int s = decltype(index)::value, before_at = before_offset(s),
-                    d_at = d_after_offset(s);
-      if constexpr (kReads[s]) {
-        before[item][s].issue(state_pieces[item], stage + before_at);
-        before[item][s].advance(-at.time(a).stride(at.step_size));
-        // The state before the first step is in another tensor.
-        if (t == 1) assign(before[item][s].from, initial[item][s].from);
-      }
-      if (a.d_states[s]) {
-        d_states[item][s].issue(state_pieces[item], stage + d_at);
-        d_states[item][s].advance(-at.time(a).stride(a.d_states_time[s]));
-      }
-    });
-    inputs[item].issue(stage + input_offset(0));
-  }
-};
-
-// NOTE: the next part of a step waits until an instruction has read its addresses, so few are
-// better: in a cluster of 4 a step of an LSTM takes 30 ns less, with zoneout 100. In a cluster of 16
-// it takes 85 ns more, and 50 with zoneout (H100), where a warp pushes four tiles just before.
-template <bool joined>
-struct StepCopiesBy : Either<joined, JoinedCopies, SeparateCopies> {
-  using Copies = Either<joined, JoinedCopies, SeparateCopies>;
+  StateRowsCopy rows[kItems];
 #ifdef RNNC_RESETS_AHEAD
   StateCopy::Pieces reset_pieces[kItems];
   StateCopy reset[kItems][Cell::kStates];
@@ -212,33 +132,46 @@ struct StepCopiesBy : Either<joined, JoinedCopies, SeparateCopies> {
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
     const int first = at.block_unit + (item * Plan::kWarps + at.warp) * kItemUnits;
-    Copies::start(a, at, item, first);
+    const int64 step = at.time(a).stride(at.step_size);
+    const int64 after_last = at.time(a).at(at.steps - 1) * at.step_size + step;
+    saved_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
+    saved[item].start(saved_pieces[item],
+                      a.saved + (after_last + at.head * Plan::kHeadDim) * Cell::kSaved,
+                      at.plane * Cell::kSaved);
+    rows[item].start(a, at, first);
 #ifdef RNNC_RESETS_AHEAD
     const int64 last = at.time(a).at(at.steps - 1);
     reset_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
     repeat<Cell::kStates>([&](int s) {
+      const Element* const value =
+          reset_value(a, s, last, 0, at.head * Plan::kHeadDim, at.order.reversed);
       reset[item][s].start(reset_pieces[item],
-                           reset_value(a, s, last, 0, at.head * Plan::kHeadDim, at.order.reversed),
-                           a.masks.reset_row[s]);
+                           value + at.time(a).stride(a.masks.reset_time[s]), a.masks.reset_row[s]);
     });
 #endif
   }
   // Copies an item's data of step t, the step before that of the last call.
   RNNC_MEMBER void issue(const BackwardArguments& a, const Position& at, int item, int t,
                          char* stage) {
-    Copies::issue(a, at, item, t, stage);
+    saved[item].advance(-at.time(a).stride(at.step_size) * Cell::kSaved);
+    rows[item].advance(t);
+    const u32 to = shared_address(stage);
+    saved[item].issue(saved_pieces[item], saved_pieces[item].in(to));
+    rows[item].issue(to);
 #ifdef RNNC_RESETS_AHEAD
     // In reverse there is no such value before the first step.
     unroll<Cell::kStates>([&](auto index) {  // so that offsets are constants
       constexpr int s = decltype(index)::value, reset_at = reset_offset(s);
       if constexpr (kReads[s]) {
-        if (t > 0 || !at.order.reversed) reset[item][s].issue(reset_pieces[item], stage + reset_at);
         reset[item][s].advance(-at.time(a).stride(a.masks.reset_time[s]));
+        if (t > 0 || !at.order.reversed) {
+          reset[item][s].template issue<reset_at>(reset_pieces[item],
+                                                  reset_pieces[item].in(to));
+        }
       }
     });
 #endif
   }
 };
-using StepCopies = StepCopiesBy<kTiles <= 4>;
 
 }  // namespace rnnc::cluster_backward

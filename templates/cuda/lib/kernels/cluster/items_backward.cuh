@@ -65,8 +65,7 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
           at.time(a).at(at.steps - 1) * at.step_size * int64{sizeof(Element)};
       saved_offset[item] = launder(SavedCopy::offset(at.column, exists ? at.item_unit : 0));
       state_offset[item] = launder(StateCopy::offset(at.column, exists ? at.item_unit : 0));
-      unweighted.place_copy(item, 0,
-                            launder((active[item] ? group : 0) * kItemBytes + state_offset[item]));
+      unweighted.place_copy(item, 0, (active[item] ? group : 0) * kItemBytes + state_offset[item]);
       copies.start(a, at, item);
       load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
       masks.place_unit(item, real_unit);

@@ -124,8 +124,8 @@ struct Inputs {
     pieces.prepare(a, lane, first_unit, first_row, kColumnStep);
     tile = tile_steps;
     time = TimeOrder(tile.of(a), order);
-    const Element* const first_input = a.wx + time.at(0) * a.wx_time;
-    copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
+    const Element* const before = a.wx + time.at(0) * a.wx_time - time.stride(a.wx_time);
+    copy.start(pieces, before + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * kWarpStageBytes));
     reset.start(a, time, 1, lane, head, first_unit, first_row, kColumnStep);
   }
@@ -134,9 +134,9 @@ struct Inputs {
                             Handover<false>& handover, UnweightedCopy& unweighted) {
     if (t < static_cast<int>(tile.of(a))) {
       handover.wait(a, t);
-      copy.issue(pieces, stages + stage_idx * kStageBytes);
-      unweighted.issue(a, time, stage_idx);
       copy.advance(time.stride(a.wx_time));
+      copy.issue(pieces, pieces.in(shared_address(stages) + stage_idx * kStageBytes));
+      unweighted.issue(a, time, stage_idx);
       if (t + 1 < static_cast<int>(tile.of(a))) {
         reset.issue(stages + stage_idx * kStageBytes + InputCopy::kBytes);
       }
