@@ -123,8 +123,7 @@ def pointwise_functions(
                 constants,
                 sorted(plan.passed) if direction == "forward" else (),
                 in_blocks=in_blocks,
-                in_pieces=isinstance(plan, KernelPlan)
-                and calls_very_often(program, plan.dtype),
+                in_pieces=isinstance(plan, KernelPlan) and calls_very_often(program, plan.dtype),
             ),
             parameters,
             tuple(str(o) for o in program.outputs),

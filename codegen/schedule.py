@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from ..cellspec.expression.body import Body
+from ..cellspec.expression.lines import LONGEST_LINE
 from ..cellspec.expression.loops import (
     body_of,
     carried,
@@ -16,7 +17,6 @@ from ..cellspec.expression.loops import (
     unchanged,
     unchanged_of,
 )
-from ..cellspec.expression.lines import LONGEST_LINE
 from ..cellspec.expression.node import Node, make, number, ordered, symbol
 from ..cellspec.expression.sharing import (
     LONGEST_NAME,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..declare import Constant
 from ..expression.body import Body
 from ..expression.graph import with_args
+from ..expression.lines import LONGEST_LINE
 from ..expression.loops import carried, unchanged
 from ..expression.node import Node, ordered, symbol
-from ..expression.lines import LONGEST_LINE
 from ..functions.nodes import is_identity, value_args
 
 if TYPE_CHECKING:

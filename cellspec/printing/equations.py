@@ -120,7 +120,9 @@ def _statement_terms(
     if isinstance(statement, Named):
         yield _below([statement.node], scope, term)
         return
-    yield from [_below(statement.starts, scope, term)] * len(_head(statement, scope.named(), depth + 1))
+    yield from [_below(statement.starts, scope, term)] * len(
+        _head(statement, scope.named(), depth + 1)
+    )
     body = statement.body
 
     def inner(node: Node) -> Node | None:

@@ -223,7 +223,12 @@ def test_a_loop_in_a_short_dtype_multiplies_a_choice_between_two_numbers(dtype):
     choice = Node("where", (Node(">", (h, zero)), one, two))
     gate = GateDraw("g", input=False)
     cell = CellDraw(
-        (gate,), (ValueDraw("h"),), (), (), ("h", "g"), (("new_h", Node("gate", (choice,), name="g")),)
+        (gate,),
+        (ValueDraw("h"),),
+        (),
+        (),
+        ("h", "g"),
+        (("new_h", Node("gate", (choice,), name="g")),),
     )
     loop, _ = loop_of(Case(cell), dtype)
     like = {"dtype": dtype}
