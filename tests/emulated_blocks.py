@@ -35,6 +35,10 @@ _CHANGES = (
         r"emulation::named(\1, \2);",
     ),
     (
+        r'asm volatile\("bar.arrive %0, %1;" ::"r"\((.*?)\), "n"\((.*?)\) : "memory"\);',
+        r"emulation::arrive(\1, \2);",
+    ),
+    (
         r"(?s)(ld_global_weight\(.*?\) \{\n).*?\n}\n",
         r"""\1  u32 word = 0;
   if (valid) memcpy(&word, from, head_dim % kPack && !full ? 2 : 4);

@@ -12,6 +12,8 @@ from rnnc.codegen.cuda.scan import search
 from rnnc.codegen.shape import DIRECTIONS
 from torch import Tensor
 
+from .walk_calls import scan_in_parts
+
 # Of float32: none, all and the neighbours of 1, negative ones, growing ones, tiny ones.
 EDGES = (0.0, -0.0, 1.0, -1.0, 1 + 1.2e-7, 1 - 1.2e-7, -0.7, 0.999, 1.03, -1.03, 1e-30, -1e-30)
 FLOOR = 3  # eps of the dtype: what rounding alone may cost where the loop happens to be exact
@@ -43,10 +45,12 @@ def run(backend: str, variant: str = "auto") -> Runs:
     return results
 
 
-def small_tiles(patch: pytest.MonkeyPatch) -> None:
+def small_tiles(patch: pytest.MonkeyPatch, parts: int = 0) -> None:
     """Let tiles have a few steps, so that a short call has several of each channel."""
-    patch.setattr(search, "_WARPS", 2)
+    scan_in_parts(patch, parts)
+    patch.setattr(search, "_WARPS", (2, 2))
     for direction in DIRECTIONS:
+        patch.setitem(search._WARPS_IN_ORDER, direction, (2,))
         patch.setitem(search._CHUNKS, direction, (4,))
 
 

@@ -11,6 +11,7 @@ import rnnc
 import torch
 from rnnc import Gate, Input, Param, State, bernoulli, gate, sigmoid, tanh
 from rnnc.codegen.cuda.planner import plans_of_kind
+from rnnc.codegen.cuda.scan import search
 from rnnc.codegen.cuda.scan.form import NoScanError, form_of
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Direction
@@ -76,12 +77,26 @@ def scanned(cell: rnnc.Cell, direction: Direction) -> bool:
     return True
 
 
+# Of a warp, in blocks that take all tiles of their channels; 0: blocks take tiles in turns.
+PARTS = (0, 1, 2)
+
+
+def scan_in_parts(patch: pytest.MonkeyPatch, parts: int) -> None:
+    """Let `variant="scan"` take plans with so many parts."""
+    patch.setattr(search, "_in_parts", lambda *_: (parts,))
+    _plan_anew(patch, for_auto=False)
+
+
 def walk_then_scan(patch: pytest.MonkeyPatch) -> None:
     """Let `variant="auto"` take the pairs of the scan kind that "auto" considers."""
+    _plan_anew(patch, for_auto=True)
 
+
+def _plan_anew(patch: pytest.MonkeyPatch, for_auto: bool) -> None:
     def planned(asked: Asked, variant: str = "auto") -> Plan:
         sizes = asked.cell, asked.shape, asked.limits, asked.save, asked.tf32
-        return plans_of_kind("scan", *sizes, for_auto=True)[0]
+        kind = "scan" if for_auto else variant
+        return plans_of_kind(kind, *sizes, for_auto=for_auto)[0]
 
     patch.setattr(choose, "planned", planned)
     patch.setattr(choose, "recall", lambda _: None)

@@ -121,6 +121,13 @@ def _by_time(value: Tensor, reverse: Reverse) -> Tensor:
     return value[:, 1:] if reverse is True else value
 
 
+def sources_read(cell: CellSpec) -> list[int]:
+    """Return the numbers of the states that products over all steps read, by R or R_diag."""
+    layout = layout_of(cell)
+    diagonal = (layout.diagonal_sources[row] for row in layout.diagonal_order)
+    return [each.number for each in dict.fromkeys((*layout.sources.values, *diagonal))]
+
+
 def read_states(
     cell: CellSpec,
     masks: Masks,
@@ -144,17 +151,14 @@ def read_states(
     """
     if reverse == "half":
         return _read_by_half(cell, masks, states, initial_states)
-    layout, found, firsts = layout_of(cell), list(states), list(initial_states)
-    diagonal = (layout.diagonal_sources[row] for row in layout.diagonal_order)
-    sources = dict.fromkeys((*layout.sources.values, *diagonal))
+    found, firsts = list(states), list(initial_states)
     steps = len(masks.steps)
     # The steps that run later than the first, and the steps before each of them.
     first, later, before = 0, slice(1, None), slice(0, -1)
     if reverse:
         first, later, before = steps - 1, slice(0, -1), slice(1, None)
     how = masks.steps[:, :, None, None]
-    for source in sources if steps else ():
-        i = source.number
+    for i in sources_read(cell) if steps else ():
         zero = states[i].new_zeros(())
         if masks.reset_to is None:
             value = values = states[i].new_full((), cell.states[i].init)
@@ -169,9 +173,8 @@ def read_states(
         read = torch.empty_like(states[i])
         part = read[before]
         torch.where(how[later] == RUN, states[i][before], zero, out=part)
-        if (
-            reverse and masks.longest is not None
-        ):  # else the first step of a row is the first of all
+        # Else the first step of a row is the first of all.
+        if reverse and masks.longest is not None:
             torch.where(how[later] == FIRST, initial_states[i], part, out=part)
         torch.where(how[later] == RESTART, values, part, out=part)
         found[i] = read

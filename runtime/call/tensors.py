@@ -119,6 +119,11 @@ class Saved:
         # Where the first step begins from reset values, its states are zero no more.
         return self.zero if masks is None or masks.reset_to is None else ()
 
+    def inputs(self, wx: Tensor) -> ScanInputs:
+        """Return what the forward read: the backward may run it again."""
+        own = self.R, self.b, self.initial_states, self.R_diag, self.params
+        return ScanInputs(wx, *own, self.masks, self.unweighted)
+
 
 def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
     """Return what a backward needs of a call; wx and b only if it computes the gates `again`."""

@@ -188,9 +188,7 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
     facts = facts_of(cell)
     if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
-    tensors = saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
-    inputs = ScanInputs(*tensors, saved.masks, saved.unweighted)
-    return forward(cell, plan, inputs, True, (False,) * len(saved.states)).saved
+    return forward(cell, plan, saved.inputs(saved.wx), True, (False,) * len(saved.states)).saved
 
 
 # Multiplications below which a call of torch takes longer than a product.

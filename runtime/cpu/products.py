@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +12,9 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.facts import Called, facts_of
 from ..program.gemms import both_directions
+from ..program.multiplier import TORCH
+from ..program.partial_sums import parts_of
 from .inputs import linear
-
-# A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
-# of one part, and the most parts.
-_SHORTEST_PART = 128
-_MOST_PARTS = 16
 
 
 def recurrent_product(
@@ -140,7 +136,7 @@ def recurrent_gradient(
     d_R = d_gates.new_empty(count, heads, dim, dim)
     rows, others = d_gates.view(steps * batch, heads, gates, dim), (steps - 1) * batch
     first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])
-    parts = _parts(others, d_gates.dtype == torch.float32)
+    parts = parts_of(others, d_gates.dtype)
     for state, gate, matrix, many in runs:
         factors = [] if zero and zero[state] else [(first, initial_states[state])]
         if parts:
@@ -181,20 +177,12 @@ def add_gradients_of_called(
     for matrix, gate, place in called:
         left = d_gates[:, :, :, gate].reshape(rows, heads, dim).permute(1, 2, 0)
         values = kept.view(rows, heads, -1)[:, :, place * dim : (place + 1) * dim]
-        for first, end in _parts(rows, d_gates.dtype == torch.float32):
+        for first, end in parts_of(rows, d_gates.dtype):
             part = left[:, :, first:end], values[first:end].transpose(0, 1)
             _add_product(d_R[matrix], *part, first=not first)
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
     """Add products of matrices in place, or write them if they are the first."""
-    if first:
-        torch.bmm(a, b, out=total)
-    else:
-        total.baddbmm_(a, b)
-
-
-def _parts(rows: int, divided: bool) -> list[tuple[int, int]]:
-    """Return the first and last row of each part of a sum."""
-    size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART) if divided else max(rows, 1)
-    return [(first, min(first + size, rows)) for first in range(0, rows, size)]
+    write = TORCH.mm_into if first else TORCH.add_mm
+    write(total, a, b)

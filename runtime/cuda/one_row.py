@@ -1,4 +1,4 @@
-"""Whether packed sequences run as one row, where they lie: by a scan, whose tiles begin anew."""
+"""Whether packed sequences run as one row, where they lie: by a scan or walk that begins anew."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from ...codegen.request import steps_like
 from ...codegen.shape import PlanError
 from ..store.tuned import on_remember, planned, recall
 from .choose import PlanQuestion
+
+_KINDS = {"scan", "walk"}  # of cells without dense matrices
 
 
 def runs_as_one_row(question: PlanQuestion, total: int, steps: int) -> bool:
@@ -21,10 +23,10 @@ def runs_as_one_row(question: PlanQuestion, total: int, steps: int) -> bool:
         steps: of the longest one.
     """
     cell, variant = question.cell, question.choice.variant
-    if variant not in ("auto", "scan"):
+    if variant not in {"auto", *_KINDS}:
         return False
     row = _kind_and_cost(question._replace(batch=1, steps=steps_like(cell, total)))
-    if row is None or row[0] != "scan":
+    if row is None or not _KINDS.issuperset(row[0].split("+")):
         return False
     if variant == "scan":
         return True

@@ -107,7 +107,10 @@ _SENTINEL = 0xFF  # each byte of a word that no kernel publishes
 
 
 class ScanLauncher(ResidentLauncher):
-    """Launcher of the kernel of a scan plan, once per call, with as many blocks as have room."""
+    """Launcher of the kernel of a scan plan, once per call.
+
+    Blocks that wait for each other are as many as have room.
+    """
 
     _plan: ScanPlan
 
@@ -117,11 +120,14 @@ class ScanLauncher(ResidentLauncher):
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream."""
+        struct = struct_around("ScanArguments", type(arguments))
+        if self._plan.sequential:
+            self.kernel((self._groups, 1, 1), struct(arguments, None))
+            return
         tiles = self._groups * self._plan.tiles(steps)
         records = like.new_empty(tiles * self._plan.tile_record_bytes, dtype=torch.uint8)
         fill_bytes(records, _SENTINEL)
         blocks = min(tiles, self.kernel.resident or tiles)
-        struct = struct_around("ScanArguments", type(arguments))
         self.kernel((blocks, 1, 1), struct(arguments, records.data_ptr()))
 
 

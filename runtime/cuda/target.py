@@ -202,9 +202,7 @@ class CudaTarget(Target):
 
     def _saved_again(self, layer_call: LayerCall, saved: Saved, wx: Tensor) -> Saved:
         """Run the forward of a cell with stages again for what it saves."""
-        weights = saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
-        inputs = ScanInputs(wx, *weights, saved.masks, saved.unweighted)
-        found = self._forward(layer_call, inputs, True, (False,) * len(saved.states))
+        found = self._forward(layer_call, saved.inputs(wx), True, (False,) * len(saved.states))
         return replace(saved, wx=None, b=None, saved=found.saved)
 
     def _resets(

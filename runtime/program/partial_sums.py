@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .multiplier import Multiplier
+from .multiplier import TORCH, Multiplier
 
 # First row, rows of a part, and number of parts.
 Spans = Sequence[tuple[int, int, int]]
 
-# A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a
-# launch, which takes microseconds. Where factors are rounded to TF32, the rounding of shorter sums
-# is far below theirs.
+# A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
+# of one, and the most parts. Each part is a launch, which takes microseconds. Where factors are
+# rounded to TF32, the rounding of shorter sums is far below theirs.
 _SHORTEST_PART, _SHORTEST_PART_OF_TF32 = 128, 4096
 _MOST_PARTS = 16
 _MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
@@ -26,6 +26,13 @@ def spans_of(rows: int, dtype: torch.dtype, multiplier: Multiplier) -> list[tupl
     if dtype == torch.float32:
         return _parts(rows, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
     return [(0, rows, 1)] if rows else []
+
+
+def parts_of(rows: int, dtype: torch.dtype) -> list[tuple[int, int]]:
+    """Return where each part of a sum by torch's products begins and ends."""
+    spans = spans_of(rows, dtype, TORCH)
+    begins = [(first + i * size, size) for first, size, count in spans for i in range(count)]
+    return [(begin, begin + size) for begin, size in begins]
 
 
 def room_for(rows: Tensor, first: int, spans: Spans, dim: int) -> Tensor:

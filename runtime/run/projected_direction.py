@@ -196,12 +196,7 @@ class Direction(NamedTuple):
         """Return R' h of each head: (..., N, P) -> (..., N, D, gates)."""
         heads, gates, dim = self.settings.heads, len(self.projection.gates), self.settings.dim
         outer, size = h.shape[:-2], self.projection.size
-        if heads == 1:
-            flat = F.linear(h.reshape(-1, size), self.part.recurrent)
-        else:
-            each = h.reshape(-1, heads, size).transpose(0, 1)
-            flat = torch.bmm(each, self.part.recurrent.view(heads, -1, size).transpose(1, 2))
-            flat = flat.transpose(0, 1)
+        flat = projected(h.reshape(-1, heads * size), self.part.recurrent, heads)
         return flat.reshape(*outer, heads, gates, dim).transpose(-1, -2)
 
     def _entered(self, wx: Tensor, added: Tensor) -> Tensor:

@@ -98,23 +98,28 @@ inline Block* own;
 inline std::function<void()>* body;
 
 inline void yield() { swapcontext(&lanes[at].context, &scheduler); }
+// Whether all have come.
+inline bool arrive(Barrier& barrier) {
+  if (++barrier.arrived < barrier.expected) return false;
+  barrier.arrived = 0;
+  ++barrier.turn;
+  return true;
+}
 inline void wait(Barrier& barrier) {
   const unsigned turn = barrier.turn;
-  if (++barrier.arrived == barrier.expected) {
-    barrier.arrived = 0;
-    ++barrier.turn;
-    return;
-  }
+  if (arrive(barrier)) return;
   while (barrier.turn == turn) yield();
 }
 inline Barrier& warp() { return own->warps[current / 32]; }
 inline unsigned* words_of(unsigned lane) { return &own->words[(current / 32 * 32 + lane) * 16]; }
 inline Barrier& cluster() { return clusters[(own - blocks.data()) / cluster_size]; }
-inline void named(int number, unsigned count) {
+inline Barrier& named_barrier(int number, unsigned count) {
   Barrier& barrier = own->named[number];
   barrier.expected = count;
-  wait(barrier);
+  return barrier;
 }
+inline void named(int number, unsigned count) { wait(named_barrier(number, count)); }
+inline void arrive(int number, unsigned count) { arrive(named_barrier(number, count)); }
 inline Block& peer(unsigned rank) {
   return blocks[(own - blocks.data()) / cluster_size * cluster_size + rank];
 }

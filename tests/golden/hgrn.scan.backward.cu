@@ -3,7 +3,7 @@
 //   f = x_f
 //   h' = (gamma + (1 - gamma)*sigmoid(f))*h + (1 - (gamma + (1 - gamma)*sigmoid(f)))*silu(c)
 //
-// Blocks compute tiles of 128 steps of 32 channels, and carry the gradients of the states
+// Blocks compute tiles of 256 steps of 32 channels, and carry the gradients of the states
 // h from tile to tile. The forward saves c, sigmoid_f
 // for the backward, which also reads the states h.
 
@@ -107,8 +107,10 @@ RNNC_INLINE void fix(UnitValues& param) {
 namespace rnnc::scan {
 
 struct Plan {
-  static constexpr int kWarps = 8;
+  static constexpr int kWarps = 16;
   static constexpr int kChunk = 16;  // steps per thread
+  static constexpr int kParts = 1;  // of a warp, with other steps of the same channels
+  static constexpr bool kSequential = false;  // a block takes all tiles of its channels
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
@@ -121,7 +123,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_backward {
 
-constexpr int kPlannedShared = 71040;  // bytes per block
+constexpr int kPlannedShared = 141696;  // bytes per block
 constexpr int kEarly = 1;  // kept
 using Early = real[at_least_one(kEarly)];
 
@@ -183,7 +185,7 @@ RNNC_INLINE void apply_late(const real (&saved)[at_least_one(Cell::kSaved)],
 
 #include "lib/kernels/scan/backward.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(512, 1)
 rnnc_backward(const __grid_constant__ rnnc::scan::ScanArguments<rnnc::BackwardArguments> arguments) {
   rnnc::scan_backward::run(arguments);
 }

@@ -3,7 +3,7 @@
 //   f = x_f
 //   h' = (gamma + (1 - gamma)*sigmoid(f))*h + (1 - (gamma + (1 - gamma)*sigmoid(f)))*silu(c)
 //
-// Blocks compute tiles of 128 steps of 32 channels, and carry the states
+// Blocks compute tiles of 64 steps of 32 channels, and carry the states
 // h from tile to tile. The forward saves c, sigmoid_f
 // for the backward, which also reads the states h.
 
@@ -100,8 +100,10 @@ RNNC_INLINE void fix(UnitValues& param) {
 namespace rnnc::scan {
 
 struct Plan {
-  static constexpr int kWarps = 8;
+  static constexpr int kWarps = 4;
   static constexpr int kChunk = 16;  // steps per thread
+  static constexpr int kParts = 1;  // of a warp, with other steps of the same channels
+  static constexpr bool kSequential = true;  // a block takes all tiles of its channels
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
@@ -114,7 +116,7 @@ __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
 namespace rnnc::scan_forward {
 
-constexpr int kPlannedShared = 37248;  // bytes per block
+constexpr int kPlannedShared = 17280;  // bytes per block
 constexpr int kEarly = 3;  // _early_0, kept, _early_1
 using Early = real[at_least_one(kEarly)];
 
@@ -182,7 +184,7 @@ RNNC_INLINE void apply_matrix(const Early& early,
 
 #include "lib/kernels/scan/forward.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(128, 3)
 rnnc_forward(const __grid_constant__ rnnc::scan::ScanArguments<rnnc::ForwardArguments> arguments) {
   rnnc::scan_forward::run(arguments);
 }

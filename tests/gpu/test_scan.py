@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+import random
+from itertools import cycle
 
 import pytest
 import rnnc
@@ -11,10 +12,12 @@ from rnnc.codegen.shape import SAVES
 
 from ..walk_calls import (
     FORMS,
+    PARTS,
     call_of,
     cells_without_r,
     gated,
     mixed,
+    scan_in_parts,
     scanned,
     walk_then_scan,
 )
@@ -26,9 +29,15 @@ BACKWARD = [n for n in cells_without_r() if n not in BOTH]
 
 
 @pytest.fixture
-def check(check_call):
-    """The kernels of a call of such sizes against torch's loops."""
-    return partial(check_call, call_of, "scan")
+def check(check_call, monkeypatch):
+    """The kernels of a call of such sizes against torch's loops; each call has other parts."""
+    parts = cycle(random.sample(PARTS, len(PARTS)))
+
+    def checked(*given, **options):
+        scan_in_parts(monkeypatch, next(parts))
+        check_call(call_of, "scan", *given, **options)
+
+    return checked
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -70,8 +79,10 @@ def test_inputs_params_and_gates_of_all_kinds(dtype, check, check_call, monkeypa
 
 @pytest.mark.parametrize("name", ["hgrn", "lru"])
 @pytest.mark.parametrize("form", [None, "rows"])
-def test_many_tiles_give_what_a_walk_gives(name, form, draw):
+@pytest.mark.parametrize("parts", PARTS)
+def test_many_tiles_give_what_a_walk_gives(parts, name, form, draw, monkeypatch):
     """A loop of torch over as many steps takes minutes."""
+    scan_in_parts(monkeypatch, parts)
     cell = rnnc.cells.get(name)
     call = call_of(cell, draw(cell, (2, 30_000, 1, 96), torch.float64), form)
     wanted = call.run(backend="cuda", variant="walk")
@@ -79,8 +90,10 @@ def test_many_tiles_give_what_a_walk_gives(name, form, draw):
         assert (value - exact).norm() <= 1e-11 * exact.norm()
 
 
-def test_the_same_inputs_give_the_same_bits(draw, same_bits):
+@pytest.mark.parametrize("parts", PARTS)
+def test_the_same_inputs_give_the_same_bits(parts, draw, same_bits, monkeypatch):
     """Where a tile begins differs from call to call."""
+    scan_in_parts(monkeypatch, parts)
     inputs = draw(rnnc.cells.hgrn, (1, 40_000, 1, 64), torch.float32)
     call = call_of(rnnc.cells.hgrn, inputs, "rows")
     first = call.run(**SCAN)
@@ -88,6 +101,8 @@ def test_the_same_inputs_give_the_same_bits(draw, same_bits):
         same_bits(call.run(**SCAN), first)
 
 
+@pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_both_directions_in_one_launch(dtype, both_directions):
+def test_both_directions_in_one_launch(dtype, parts, both_directions, monkeypatch):
+    scan_in_parts(monkeypatch, parts)
     both_directions("scan", dtype)

@@ -17,7 +17,8 @@ compute the equations, `operations` the number of operations in them, and `gates
 gates without input, in the backward. A cell without dense recurrence has no exchange. One with
 stages has a further exchange for each stage that waits within a step: nothing else runs while it is
 in flight, and parts of statistics are few bytes, but are joined in several turns. In its backward
-warps count as one round.
+warps count as one round. Where the bytes that a unit saves are no power of two, its threads store
+them in pieces, and the pushes of their block wait for these stores.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
 from ..stage_tables import stage_tables
 from .plan import ClusterPlan
 
+_WIDEST_BYTES = 16  # of a store
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
 
 
@@ -100,12 +102,21 @@ def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
         further = called * cluster.called.of(direction)
         further += tables.meetings * plan.cluster * cluster.part.of(direction)
         further += (tables.meetings - called) * cluster.statistics.of(direction)
+        if direction == "forward":
+            further += cluster.store * _further_stores(inputs) * max(plan.warps - 2, 0)
     if not exchanges:
         return 0
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
     latency = cluster.exchange.of(direction) + cluster.size[plan.cluster].of(direction)
     return further + exchanges * latency + cluster.received.of(direction) * received
+
+
+def _further_stores(inputs: CostInputs) -> int:
+    """How many stores a thread makes of the values that a unit saves, beyond one."""
+    size = len(inputs.pointwise.saved) * inputs.shape.element_bytes
+    widest = math.gcd(size, _WIDEST_BYTES)
+    return max(size // widest - 1, 0) if widest else 0
 
 
 def _rounds(inputs: CostInputs, plan: ClusterPlan) -> int:

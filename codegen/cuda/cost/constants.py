@@ -78,6 +78,8 @@ class ClusterConstants:
         called: how much longer an exchange within a step takes, of what called gates multiply.
         statistics: the same of parts of statistics alone.
         part: of each exchange within a step, for each block, whose part all blocks read.
+        store: of a cell with stages, each further store of what a unit saves, for each warp of a
+            block but two, whose stores are done before an exchange ends.
         received: ns per KiB that a block receives.
         matrix: of a scheduler's matrix unit, per fragment of R.
         chain: per fragment of R of a warp, which waits for the accumulator of the one before.
@@ -96,6 +98,7 @@ class ClusterConstants:
     called: PerDirection
     statistics: PerDirection
     part: PerDirection
+    store: float
     received: PerDirection
     matrix: PerDirection
     chain: PerDirection
@@ -205,7 +208,8 @@ class WalkConstants:
         item: per item of a thread.
         operation: per operation of the cell's equations and item.
         exact: the factor of `operation` in float32 and float64.
-        shared: the part of a warp's step that other warps of its scheduler wait for.
+        shared: how many times as long a step takes for each warp of an SM, the first one left out,
+            but at least once as long.
         bandwidth: the part of the memory bandwidth that a walk reaches.
         start: from the launch to the first step.
     """
@@ -217,7 +221,7 @@ class WalkConstants:
     item: float
     operation: PerDirection
     exact: PerDirection
-    shared: float
+    shared: PerDirection
     bandwidth: float
     start: PerDirection
 
@@ -232,8 +236,13 @@ class ScanConstants:
         sum: per sum over time of a backward.
         exact: the factor of these in float32 and float64. Not fitted.
         hop: from tile to tile.
+        value_in_order: as `value`, of blocks that take all tiles of their channels.
+        parts: the factor of `value_in_order` where the lanes of a warp are in parts.
+        turn: from warp to warp of such a block.
+        link: from step to step of a warp, per carried value.
         bandwidth: the part of the memory bandwidth that a scan reaches.
-        start: from the launch to the first step.
+        start: from the launch to the first step, of blocks that wait for others.
+        start_in_order: the same of others.
     """
 
     value: PerDirection
@@ -241,8 +250,13 @@ class ScanConstants:
     sum: float
     exact: float
     hop: float
+    value_in_order: PerDirection
+    parts: PerDirection
+    turn: float
+    link: PerDirection
     bandwidth: float
     start: PerDirection
+    start_in_order: float
 
 
 @dataclass(frozen=True)

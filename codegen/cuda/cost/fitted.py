@@ -53,6 +53,8 @@ H200 = GpuConstants(
         called=PerDirection(100, 78),
         statistics=PerDirection(280, 70),
         part=PerDirection(0, 12),
+        # LEM, which saves five values of two bytes, beside the GRU, on an H100 (2026-11-27).
+        store=10,
         received=PerDirection(48.9, 34.2),
         matrix=PerDirection(3.2, 4.5),
         chain=PerDirection(0.4, 0.7),
@@ -98,28 +100,34 @@ H200 = GpuConstants(
         block_bandwidth=40,
         l2_bandwidth=5000,
     ),
-    # Of 502 kernels of eight cells on an H100 (2026-11-26), bandwidth as the part of a copy's.
+    # Chains of 502 kernels of eight cells on an H100 (2026-11-26), the rest of 20 kernels of seven
+    # cells there (2026-11-27); bandwidth as the part of a copy's.
     walk=WalkConstants(
         chain=30,
         function=60,
         exact_function=2.3,
-        warp=15,
+        warp=12,
         item=5,
-        operation=PerDirection(2, 1.2),
-        exact=PerDirection(6, 3),
-        shared=0.5,
+        operation=PerDirection(1.6, 1.05),
+        exact=PerDirection(8, 7),
+        shared=PerDirection(0.82, 1.12),
         bandwidth=0.9,
         start=PerDirection(3000, 3000),
     ),
-    # Of HGRN, minGRU, minLSTM, QRNN and LRU on an H100 (2026-11-26), bfloat16.
+    # Of HGRN, minGRU, minLSTM, QRNN, LRU and RG-LRU on an H100 (2026-11-27), bfloat16.
     scan=ScanConstants(
-        value=PerDirection(0.14, 0.13),
-        entry=PerDirection(0.08, 0.4),
-        sum=0.2,
+        value=PerDirection(0.17, 0.14),
+        entry=PerDirection(0.08, 0.2),
+        sum=0.05,
         exact=2,
-        hop=340,
+        hop=450,
+        value_in_order=PerDirection(0.1, 0.105),
+        parts=PerDirection(1.1, 1.22),
+        turn=50,
+        link=PerDirection(2.5, 5),
         bandwidth=0.9,
         start=PerDirection(8000, 8000),
+        start_in_order=5000,
     ),
 )
 FITTED = {constants.fitted_on: constants for constants in (H200,)}

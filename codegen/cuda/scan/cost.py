@@ -1,10 +1,13 @@
 """The estimated time per step of a scan plan's kernel.
 
     step = the longest of chain, issue and traffic
-    chain = scan.hop / steps of a tile
+    chain = scan.hop / steps of a tile, of a scan whose tiles wait for others; else
+            scan.turn / steps of a warp + scan.link * carried
     issue = channels per SM * (scan.value * values + scan.sum * sums + scan.entry * (entries - 1))
                                               (* scan.exact in float32 and float64)
-    traffic = of all plans, / scan.bandwidth
+            or, of blocks that take all tiles of their channels,
+            channels of the fullest SM * (scan.value_in_order * values) * (scan.parts if in parts)
+    traffic = of units, / scan.bandwidth
 
 The chain is what a tile waits for of the tile before. A channel is a unit of a batch row; `values`
 are the numbers that a step reads and writes, `sums` those that a backward adds over time, and
@@ -13,9 +16,11 @@ are the numbers that a step reads and writes, `sums` those that a backward adds 
 
 from __future__ import annotations
 
-from ...layout import layout_of, states_read_before
+import math
+
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
+from ..cost.units import unit_traffic, values_moved
 from .plan import ScanPlan
 
 
@@ -27,14 +32,23 @@ def scan_step(inputs: CostInputs, plan: ScanPlan) -> Step:
         plan: of the kernel; its own estimate is not read.
     """
     scan, shape, direction = inputs.constants.scan, inputs.shape, plan.direction
-    channels = shape.batch * shape.heads * shape.head_dim * shape.fill
-    each = scan.value.of(direction) * _values(inputs, plan)
-    each += scan.entry.of(direction) * (plan.carried**2 - 1)
-    if direction == "backward":
-        each += scan.sum * plan.sums
+    values, processors = values_moved(inputs, direction), inputs.limits.multiprocessors
+    if plan.sequential:
+        on_one = math.ceil(plan.groups(shape.batch, shape.heads, shape.head_dim) / processors)
+        channels = on_one * plan.channels
+        each = scan.value_in_order.of(direction) * values
+        each *= scan.parts.of(direction) if plan.parts > 1 else 1
+        chain = scan.turn / (plan.parts * plan.chunk) + scan.link.of(direction) * plan.carried
+    else:
+        channels = shape.batch * shape.heads * shape.head_dim / processors
+        each = scan.value.of(direction) * values
+        each += scan.entry.of(direction) * (plan.carried**2 - 1)
+        if direction == "backward":
+            each += scan.sum * plan.sums
+        chain = scan.hop / plan.tile_steps
     exact = scan.exact if shape.element_bytes > 2 else 1
-    issue = channels / inputs.limits.multiprocessors * each * exact
-    longest = max(scan.hop / plan.tile_steps, issue, inputs.traffic() / scan.bandwidth)
+    issue = channels * shape.fill * each * exact
+    longest = max(chain, issue, unit_traffic(inputs, direction) / scan.bandwidth)
 
     def step(exchange: bool = True, product: bool = True) -> float:
         return longest
@@ -49,14 +63,5 @@ def scan_start(inputs: CostInputs, plan: ScanPlan) -> float:
         inputs: of the cell, the shape and the GPU.
         plan: of the kernel.
     """
-    return inputs.constants.scan.start.of(plan.direction)
-
-
-def _values(inputs: CostInputs, plan: ScanPlan) -> int:
-    """The numbers that a step of a channel reads and writes."""
-    pointwise = inputs.pointwise
-    layout = layout_of(pointwise.cell)
-    values = len(pointwise.saved) + len(layout.states) + len(layout.unweighted)
-    if plan.direction == "forward":
-        return values + len(layout.input_gates)
-    return values + len(layout.gradients) + sum(states_read_before(pointwise))
+    scan = inputs.constants.scan
+    return scan.start_in_order if plan.sequential else scan.start.of(plan.direction)

@@ -15,7 +15,6 @@ from ..unit_plan import UnitPlan
 from .form import form_of
 from .functions import step_functions
 
-CHANNELS = WARP  # units of batch rows that a tile has, a lane each
 _COUNTER_BYTES = 4  # of an exponent in shared memory
 _PIECE_BYTES = 16  # of a copy
 
@@ -46,6 +45,9 @@ class ScanPlan(UnitPlan):
     Attributes:
         warps: warps per block, each with a chunk of the tile's steps.
         chunk: steps per thread.
+        sequential: whether a block takes all tiles of its channels, one after the other. Then
+            warps hand on what is carried, and no other block waits for it.
+        parts: of a warp's lanes, each with other steps of the same channels.
         whole_warps: whether all units of a warp are of one head, so that it copies its steps ahead.
         copied: elements of a unit and step that it copies, besides states.
         states_copied: states whose values it copies.
@@ -58,6 +60,8 @@ class ScanPlan(UnitPlan):
 
     warps: int
     chunk: int
+    sequential: bool
+    parts: int
     whole_warps: bool
     copied: int
     states_copied: int
@@ -73,7 +77,12 @@ class ScanPlan(UnitPlan):
     @property
     def tile_steps(self) -> int:
         """Steps of a tile."""
-        return self.warps * self.chunk
+        return self.warps * self.parts * self.chunk
+
+    @property
+    def channels(self) -> int:
+        """Channels of a tile: units of batch rows."""
+        return WARP // self.parts
 
     def tiles(self, steps: int) -> int:
         """The tiles that the steps of a channel are cut into, at least one.
@@ -91,32 +100,36 @@ class ScanPlan(UnitPlan):
             heads: of the call.
             dim: units per head.
         """
-        return math.ceil(batch * heads * dim / CHANNELS)
+        return math.ceil(batch * heads * dim / self.channels)
 
     @property
     def tile_record_bytes(self) -> int:
         """Bytes that a tile publishes."""
-        return CHANNELS * words_of(self.carried) * real_bytes(self.dtype)
+        return WARP * words_of(self.carried) * real_bytes(self.dtype)
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
         each, real, factor = self.carried, real_bytes(self.dtype), factor_bytes(self.dtype)
-        used = self.threads * each * (each * factor + 2 * real + _COUNTER_BYTES)
-        # The map of the tile, beside those of its warps.
-        used += WARP * each * (each * factor + real + _COUNTER_BYTES)
+        # The maps of warps and that of the tile; and what is carried into the steps of each warp.
+        maps = 1 if self.sequential else self.warps + 1
+        used = WARP * maps * each * (each * factor + real + _COUNTER_BYTES)
+        used += self.threads * each * real
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
             used = 8 * math.ceil(used / 8) + self.threads * sums * total
         # Of two tiles. The values before the last step are those of a step more.
-        rows = self.chunk * (self.copied + self.states_copied) + self.states_copied
-        copies = 2 * self.threads * rows * ELEMENT_BYTES[self.dtype] * self.whole_warps
+        each = self.threads * self.chunk * (self.copied + self.states_copied)
+        each += self.warps * self.channels * self.states_copied
+        copies = 2 * each * ELEMENT_BYTES[self.dtype] * self.whole_warps
         return _PIECE_BYTES * math.ceil(used / _PIECE_BYTES) + copies
 
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
+        if self.sequential:
+            return LaunchShape(self.threads, self.shared)
         return LaunchShape(self.threads, self.shared, waits_for="all")
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
@@ -140,7 +153,7 @@ class ScanPlan(UnitPlan):
             batch: rows of the call.
             steps: of the call.
         """
-        return batch * self.tiles(steps)
+        return batch if self.sequential else batch * self.tiles(steps)
 
     def parts_of_resets(self, steps: int) -> int:
         """How many partial sums of each row it writes for reset values: one per tile.
@@ -148,7 +161,7 @@ class ScanPlan(UnitPlan):
         Args:
             steps: of the call.
         """
-        return self.tiles(steps)
+        return 1 if self.sequential else self.tiles(steps)
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
         """How many blocks must be on the chip at once: a launch has as many as there is room for.
@@ -157,7 +170,7 @@ class ScanPlan(UnitPlan):
             batch: rows of the call.
             heads: of the call.
         """
-        return 1
+        return 0 if self.sequential else 1
 
     def buffer_bytes(self, batch: int, heads: int) -> BufferBytes:
         """The size of what tiles publish.
@@ -166,6 +179,8 @@ class ScanPlan(UnitPlan):
             batch: rows of the call.
             heads: of the call.
         """
+        if self.sequential:
+            return BufferBytes()
         tile = self.groups(batch, heads, self.head_dim) * self.tile_record_bytes
         return BufferBytes(math.ceil(tile / self.tile_steps), tile)
 
@@ -177,7 +192,10 @@ class ScanPlan(UnitPlan):
     @property
     def mapping(self) -> str:
         """Which blocks compute which steps, in words."""
-        return f"a block per {self.tile_steps} steps of {CHANNELS} units of batch rows, in turns"
+        units = counted(self.channels, "unit")
+        if self.sequential:
+            return f"a block per {units} of batch rows, {self.tile_steps} steps at a time"
+        return f"a block per {self.tile_steps} steps of {units} of batch rows, in turns"
 
     @property
     def sizes(self) -> str:

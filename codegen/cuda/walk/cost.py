@@ -3,13 +3,13 @@
     step    = the longest of chain, issue and traffic
     chain   = walk.chain, or walk.function where a function of the states is in the chain
                                                  (* walk.exact_function in float32 and float64)
-    issue   = max(1, warps * walk.shared) * (walk.warp + units * item)
+    issue   = max(1, (min(blocks, 4) - 1) * walk.shared) * (walk.warp + units * item)
     item    = walk.item + operations * walk.operation     (* walk.exact in float32 and float64)
-    traffic = of all plans, / walk.bandwidth
+    traffic = of units, / walk.bandwidth
 
-The chain is what a step waits for of the step before. `warps` is the number of warps per scheduler
-of an SM, and `operations` the number of operations in the cell's equations that see more than
-params.
+The chain is what a step waits for of the step before. `blocks` is the number of blocks per SM, a
+warp each: of more than four, some have what they wait for. `operations` is the number of operations
+in the cell's equations that see more than params.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ...shape import Direction
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
 from ..cost.quick import QUICK
+from ..cost.units import unit_traffic
 from ..mma import SCHEDULERS
 from .plan import WalkPlan
 
@@ -43,9 +44,11 @@ def walk_step(inputs: CostInputs, plan: WalkPlan) -> Step:
     operations = _operations(inputs, direction) * walk.operation.of(direction)
     item = walk.item + operations * (walk.exact.of(direction) if exact else 1)
     blocks = plan.blocks(shape.batch, shape.heads, shape.head_dim)
-    warps = math.ceil(blocks / inputs.limits.multiprocessors / SCHEDULERS)
-    issue = max(1, warps * walk.shared * shape.fill) * (walk.warp + plan.units * item)
-    longest = max(chain, issue, inputs.traffic() / walk.bandwidth)
+    on_one = math.ceil(blocks / inputs.limits.multiprocessors)
+    others = min(on_one, SCHEDULERS) - 1
+    shared = max(1, others * walk.shared.of(direction) * shape.fill)
+    issue = shared * (walk.warp + plan.units * item)
+    longest = max(chain, issue, unit_traffic(inputs, direction) / walk.bandwidth)
 
     def step(exchange: bool = True, product: bool = True) -> float:
         return longest

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ....cellspec.cell import CellSpec
-from ....codegen.layout import layout_of
 from ....codegen.shape import Reverse
-from ...call.masks import RESTART, Masks, read_states, strides_of_reset_value
+from ...call.masks import RESTART, Masks, read_states, sources_read, strides_of_reset_value
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
@@ -148,16 +147,13 @@ def states_read(
     """
     if not masks.steps.is_cuda or not masks.steps.numel():
         return read_states(cell, masks, states, initial_states, reverse)
-    layout, found, firsts = layout_of(cell), list(states), list(initial_states)
-    diagonal = (layout.diagonal_sources[row] for row in layout.diagonal_order)
-    sources = dict.fromkeys((*layout.sources.values, *diagonal))
+    found, firsts = list(states), list(initial_states)
     count, batch = masks.steps.shape[-2:]
     order = 2 if reverse == "half" else int(reverse)
     device = masks.steps.device
     with on_device(device):
         kernel = mask_kernel("rnnc_read_states", device.index)
-        for source in sources:
-            i = source.number
+        for i in sources_read(cell):
             state, initial, value = states[i], initial_states[i], reset_to[i]
             read, first = torch.empty_like(state), torch.empty_like(initial)
             places = [t.data_ptr() for t in (state, initial, value, read, first)]

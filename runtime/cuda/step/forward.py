@@ -24,7 +24,8 @@ class Products:
     def __init__(self, ready: StepReady, to: int) -> None:
         self._ready, self._x_products = ready, to
         plane = ready.batch * ready.heads * ready.dim * ready.real.itemsize
-        self._h_products = to + plane * ready.counts.inputs
+        # None is behind the last: an address that no tensor holds keeps a call from being recorded.
+        self._h_products = to + plane * ready.counts.inputs if ready.pairs else 0
         self._h_bytes = plane * ready.pairs
         self._ends: list[torch.cuda.Event] = []
 
@@ -66,18 +67,11 @@ class Products:
         ready, gemm = self._ready, self._ready.gemm
         batch, heads, dim = ready.batch, ready.heads, ready.dim
         hidden, width, real = heads * dim, ready.dtype.itemsize, ready.real.itemsize
-        row = ready.pairs * hidden
+        many = None if heads == 1 else Many(heads, dim, dim * dim, dim)
         for first, count, state in ready.products:
-            if heads == 1:
-                matrix, result = R + first * dim * dim * width, to + first * dim * real
-                a, b = (before[state], dim), (matrix, dim)
-                gemm.forward(batch, dim, count * dim, a, b, (result, row))
-                continue
-            for number in range(first, first + count):
-                matrix, result = R + number * hidden * dim * width, to + number * hidden * real
-                each = Many(heads, dim, dim * dim, dim)
-                a, b = (before[state], hidden), (matrix, dim)
-                gemm.forward(batch, dim, dim, a, b, (result, row), many=each)
+            a, b = (before[state], hidden), (R + first * hidden * dim * width, dim)
+            result = to + first * hidden * real, ready.pairs * hidden
+            gemm.forward(batch, dim, count * dim, a, b, result, many=many)
 
 
 def forward_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:

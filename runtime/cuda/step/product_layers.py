@@ -65,30 +65,23 @@ class ProductLayers(BackwardLayers):
         ready, gemm = self.ready, self.ready.gemm
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         size, pairs = ready.dtype.itemsize, ready.pairs * hidden
+        many = None if heads == 1 else Many(heads, dim, dim * dim, dim)
         for first, count, state in ready.products:
             to = (d_before[state], hidden)
-            # One product of all matrices, or one of all heads per matrix.
-            numbers = [first] if heads == 1 else range(first, first + count)
-            inner = count * dim if heads == 1 else dim
-            many = None if heads == 1 else Many(heads, dim, dim * dim, dim)
-            for number in numbers:
-                a = (d_pairs + number * hidden * size, pairs)
-                b = (R + number * hidden * dim * size, dim)
-                gemm.backward(batch, inner, dim, a, b, to, many=many, sums=True, add=True)
+            a = (d_pairs + first * hidden * size, pairs)
+            b = (R + first * hidden * dim * size, dim)
+            gemm.backward(batch, count * dim, dim, a, b, to, many=many, sums=True, add=True)
 
     def _to_matrices(self, d_R: int, d_pairs: int, before: Sequence[int]) -> None:
         """Compute the gradients of R: those of the matrices' gates, times the states before."""
         ready, gemm = self.ready, self.ready.gemm
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         size, pairs = ready.dtype.itemsize, ready.pairs * hidden
+        many = None if heads == 1 else Many(heads, dim, dim, dim * dim)
         for first, count, state in ready.products:
-            numbers = [first] if heads == 1 else range(first, first + count)
-            rows = count * dim if heads == 1 else dim
-            many = None if heads == 1 else Many(heads, dim, dim, dim * dim)
-            for number in numbers:
-                a = (d_pairs + number * hidden * size, pairs)
-                to = (d_R + number * hidden * dim * size, dim)
-                gemm.weights(rows, batch, dim, a, (before[state], hidden), to, many=many)
+            a = (d_pairs + first * hidden * size, pairs)
+            to = (d_R + first * hidden * dim * size, dim)
+            gemm.weights(count * dim, batch, dim, a, (before[state], hidden), to, many=many)
 
     def _sums(
         self, own: Sequence[int], d_inputs: Tensor, sums: Tensor | None

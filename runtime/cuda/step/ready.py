@@ -26,7 +26,7 @@ from .launcher import StepLauncher
 
 
 class Recurrent(NamedTuple):
-    """Neighbouring matrices of R that read one state: one product multiplies them."""
+    """Matrices of R that one product multiplies: neighbours with one state, or one of all heads."""
 
     first: int
     matrices: int
@@ -98,11 +98,11 @@ def step_ready(
     cell = layer_call.cell
     counts, layout = facts_of(cell).counts, layout_of(cell)
     sources = [state.number for state in layout.dense_sources.values]
-    products, first = [], 0
-    for state, same in groupby(sources):
-        count = len(list(same))
-        products.append(Recurrent(first, count, state))
-        first += count
+    products, every = [], range(len(sources))
+    # With several heads no two matrices of a head lie beside each other.
+    for _, same in groupby(every, (sources if heads == 1 else every).__getitem__):
+        first, *more = same
+        products.append(Recurrent(first, 1 + len(more), sources[first]))
     biases, gates = counts.biases, [gate.number for gate in layout.dense_gates.values]
     summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
     question = question_of(layer_call, batch, heads, dim, dtype, device)

@@ -1,4 +1,4 @@
-"""Packed sequences by scan plans: one row, where they lie, whose kernels run as C++ on the CPU."""
+"""Packed sequences by scan and walk plans: one row, whose kernels run as C++ on the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rnnc import Gate, Input, Param, State, gate, sigmoid
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.call.ragged import Places
-from rnnc.runtime.cuda import one_row
+from rnnc.runtime.cuda import one_row, target
 from rnnc.runtime.cuda.choose import PlanQuestion
 
 from ...linear_scans import small_tiles
@@ -60,22 +60,34 @@ def tensors():
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("lengths", [(3, 0, 30, 8, 0), (41,), (0, 1, 40)], ids=str)
-def test_each_sequence_begins_anew(lengths, reverse, tensors, emulated_blocks, monkeypatch):
+@pytest.mark.parametrize("kind", ["scan", "walk"])
+def test_each_sequence_begins_anew(
+    kind, lengths, reverse, tensors, emulated_blocks, gathered, monkeypatch
+):
     small_tiles(monkeypatch)
+    monkeypatch.setattr(target, "runs_as_one_row", lambda *_: True)
     for reset in (None, torch.rand(41) < 0.2):
         rest = lengths, reverse, reset
         wanted = results("reference", *rest, [t.double() for t in tensors])
-        got = results("simulated", *rest, tensors, variant="scan")
-        assert {plan.kind for plan in emulated_blocks[-2:]} == {"scan"}
+        gathered.clear()
+        got = results("simulated", *rest, tensors, variant=kind)
+        assert {plan.kind for plan in emulated_blocks[-2:]} == {kind}
+        assert not gathered
         for each, exact in zip(got, wanted, strict=True):
             assert each.shape == exact.shape
             torch.testing.assert_close(each.double(), exact, rtol=1e-4, atol=1e-4)
 
 
-def test_nothing_is_copied_into_padded_rows(tensors, emulated_blocks, monkeypatch):
-    """But for calls from states of the caller's, and by other plans."""
-    gathered = []
-    monkeypatch.setattr(Places, "pad", lambda self, rows: gathered.append(rows) or pad(self, rows))
+@pytest.fixture
+def gathered(monkeypatch):
+    """What was copied into padded rows."""
+    found = []
+    monkeypatch.setattr(Places, "pad", lambda self, rows: found.append(rows) or pad(self, rows))
+    return found
+
+
+def test_nothing_is_copied_into_padded_rows(tensors, emulated_blocks, gathered):
+    """But for calls from states of the caller's, and by plans that take longer as one row."""
     starts = torch.tensor([0, 11, 41], dtype=torch.int32)
 
     def call(states=None, variant="scan"):
@@ -110,6 +122,8 @@ def test_auto_takes_one_row_where_it_takes_no_longer(monkeypatch):
     assert not taken(hgrn, 64, 64 * 1024, 1024)
     assert taken(hgrn, 64, 64 * 1024, 1024, "scan")
     assert not taken(hgrn, 4, 40_000, 30_000, "walk")
+    assert taken(hgrn, 4, 40_000, 30_000, "walk", units=65_536)
+    assert taken(rnnc.cells.sru, 4, 40_000, 30_000, units=65_536)
     assert not taken(rnnc.cells.sru, 4, 40_000, 30_000)
     assert not taken(rnnc.cells.sru, 4, 40_000, 30_000, "scan")
     assert not taken(lstm, 4, 40_000, 30_000, units=64)

@@ -7,10 +7,19 @@ import random
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.cuda.scan import search
-from rnnc.codegen.shape import DIRECTIONS
 
-from ...walk_calls import FORMS, call_of, cells_without_r, gated, mixed, scanned, walk_then_scan
+from ...linear_scans import small_tiles
+from ...walk_calls import (
+    FORMS,
+    PARTS,
+    call_of,
+    cells_without_r,
+    gated,
+    mixed,
+    scan_in_parts,
+    scanned,
+    walk_then_scan,
+)
 
 BOUNDS = {
     torch.float64: 1e-11,
@@ -25,17 +34,19 @@ slow = pytest.mark.slow  # several seconds each, most of it in the C++ compiler
 @pytest.fixture
 def check(inputs_for, emulated_blocks, poisoned, monkeypatch):
     """The kernels of a call of such sizes against torch's loop in float64."""
-    # Small tiles: a call has several of each channel.
-    monkeypatch.setattr(search, "_WARPS", 2)
-    for direction in DIRECTIONS:
-        monkeypatch.setitem(search._CHUNKS, direction, (4,))
+    small_tiles(monkeypatch)
 
-    def checked(cell, sizes, dtype, *masks, kinds=("scan",), save="gates", **options):
+    def checked(cell, sizes, dtype, *masks, parts, kinds=("scan",), save="gates", **options):
+        scan_in_parts(monkeypatch, parts)
+        if kinds != ("scan",):
+            walk_then_scan(monkeypatch)
         call = call_of(cell, inputs_for(cell, *sizes, dtype), *masks, **options)
         wanted = call.run("reference", double=True)
         variant = "scan" if kinds == ("scan",) else "auto"
         got = call.run("simulated", variant=variant, save=save)
-        assert {plan.kind for plan in emulated_blocks[-2:]} == set(kinds)
+        ran = emulated_blocks[-2:]
+        assert {plan.kind for plan in ran} == set(kinds)
+        assert {plan.sequential for plan in ran if plan.kind == "scan"} == {parts > 0}
         for name, value in wanted.items():
             if not value.to(dtype).isfinite().all():
                 continue  # beyond the range of the dtype
@@ -50,47 +61,63 @@ CELLS = [name for name in cells_without_r() if scanned(rnnc.cells.get(name), "fo
 OTHERS = [name for name in cells_without_r() if name not in CELLS]
 
 
-@pytest.mark.parametrize("name", ["hgrn", "lru", *(pytest.param(n, marks=slow) for n in CELLS)])
-@pytest.mark.parametrize("dtype", [SINGLE, pytest.param(torch.float64, marks=slow)], ids=str)
-def test_cells(name, dtype, check):
+def cases():
+    quick = [("hgrn", SINGLE, 0), ("lru", SINGLE, 1), ("lru", SINGLE, 0), ("hgrn", HALF, 2)]
+    yield from quick
+    for name in CELLS:
+        for dtype in (SINGLE, torch.float64):
+            for parts in PARTS:
+                if (name, dtype, parts) not in quick:
+                    yield pytest.param(name, dtype, parts, marks=slow)
+
+
+@pytest.mark.parametrize(("name", "dtype", "parts"), [*cases()])
+def test_cells(name, dtype, parts, check):
     """Several tiles, of which one is no whole one; a group of channels that is none either."""
-    check(rnnc.cells.get(name), (3, 85, 2, 6), dtype, save=random.choice(("gates", "states")))
+    save = random.choice(("gates", "states"))
+    check(rnnc.cells.get(name), (3, 85, 2, 6), dtype, parts=parts, save=save)
 
 
 def test_two_byte_elements_of_an_odd_and_an_even_head(check):
-    for name, dtype in (("hgrn", HALF), ("qrnn", torch.float16)):
+    for name, dtype, parts in (("hgrn", HALF, 0), ("qrnn", torch.float16, 1)):
         for steps in (1, 2, 19):
-            check(rnnc.cells.get(name), (3, steps, 1, 5), dtype, reverse=steps == 19)
-    check(rnnc.cells.qrnn, (5, 40, 2, 32), HALF)
+            size = (3, steps, 1, 5)
+            check(rnnc.cells.get(name), size, dtype, parts=parts, reverse=steps == 19)
+    for parts, dim in ((0, 32), (2, 48)):
+        check(rnnc.cells.qrnn, (5, 40, 2, dim), HALF, parts=parts)
 
 
+@pytest.mark.parametrize("parts", [0, 1, pytest.param(2, marks=slow)])
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=slow)])
-def test_lengths_and_resets(reverse, check):
+def test_lengths_and_resets(reverse, parts, check):
     for form in FORMS:
         for dtype in (SINGLE, HALF):
-            check(rnnc.cells.mingru, (11, 21, 1, 5), dtype, form, reverse=reverse)
+            size = (11, 21, 1, 5)
+            check(rnnc.cells.mingru, size, dtype, form, parts=parts, reverse=reverse)
     for one in ("lengths", "resets"):
         options = {"reverse": reverse, one: False}
-        check(rnnc.cells.mingru, (4, 30, 2, 4), SINGLE, "init", **options)
-    check(rnnc.cells.lru, (5, 37, 1, 7), SINGLE, "rows", reverse=reverse)
+        check(rnnc.cells.mingru, (4, 30, 2, 4), SINGLE, "init", parts=parts, **options)
+    check(rnnc.cells.lru, (5, 37, 1, 7), SINGLE, "rows", parts=parts, reverse=reverse)
 
 
+@pytest.mark.parametrize("parts", [0, 2, pytest.param(1, marks=slow)])
 @pytest.mark.parametrize("form", ["init", pytest.param("stored", marks=slow)])
-def test_warps_of_one_head_with_masks(form, check):
+def test_warps_of_one_head_with_masks(form, parts, check):
     """Their steps are copied to shared memory; a block has several tiles."""
     for cell, dtype in ((rnnc.cells.mingru, HALF), (rnnc.cells.lru, SINGLE), (gated, HALF)):
-        check(cell, (3, 29, 2, 32), dtype, form, reverse=random.random() < 0.5)
+        reverse = random.random() < 0.5
+        check(cell, (3, 29, 2, 32), dtype, form, parts=parts, reverse=reverse)
 
 
 @pytest.mark.parametrize("name", ["sru", *(pytest.param(n, marks=slow) for n in OTHERS)])
-def test_backwards_of_other_cells(name, check, monkeypatch):
+def test_backwards_of_other_cells(name, check):
     """Their forward is a walk."""
-    walk_then_scan(monkeypatch)
-    check(rnnc.cells.get(name), (3, 45, 1, 6), SINGLE, kinds=("walk", "scan"))
+    for parts in (1, 0):
+        size = (3, 45, 1, 6)
+        check(rnnc.cells.get(name), size, SINGLE, parts=parts, kinds=("walk", "scan"))
 
 
-def test_inputs_params_and_gates_of_all_kinds(check, monkeypatch):
-    for dtype, form in ((SINGLE, None), (HALF, "rows")):
-        check(gated, (5, 30, 2, 3), dtype, form)
-    walk_then_scan(monkeypatch)
-    check(mixed, (5, 18, 2, 3), SINGLE, "rows", kinds=("walk", "scan"))
+def test_inputs_params_and_gates_of_all_kinds(check):
+    for dtype, form, parts in ((SINGLE, None, 1), (HALF, "rows", 0)):
+        check(gated, (5, 30, 2, 3), dtype, form, parts=parts)
+    check(mixed, (5, 18, 2, 3), SINGLE, "rows", parts=2, kinds=("walk", "scan"))

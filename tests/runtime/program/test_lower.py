@@ -9,7 +9,10 @@ import rnnc
 import torch
 from rnnc.cli.program import Sizes, program_of
 from rnnc.codegen.cuda.limits import limits_of
+from rnnc.runtime.call.call import Tensors
+from rnnc.runtime.call.settings import Asked, call_of
 from rnnc.runtime.cuda.driver.described import describe
+from rnnc.runtime.grad.compute import forward_of
 from rnnc.runtime.program import lower as lowering
 from rnnc.runtime.program.lower import lower
 from rnnc.runtime.program.ops import Addressed, Allocate, AllocateTogether, Free, Operate
@@ -141,6 +144,25 @@ def test_a_scan_needs_24_bytes_per_state_channel_and_tile(cell, carried, steps, 
         # No copy of wx: else only what has a value for each step of a unit, in the call's dtype.
         whole = [op for op in program.ops if isinstance(op, Allocate) and op.size[0] == steps]
         assert len(whole) <= (1 + len(cell.states) if kernel.direction == "forward" else 1)
+
+
+@pytest.mark.parametrize(("cell", "products"), [("lstm", 2), ("sru", 1)])
+def test_a_single_step_has_a_program(cell, products, monkeypatch):
+    """One of a cell without R too: the library multiplies its x in float32."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    rnn = rnnc.RNN(cell, 64, 64, device="meta")
+    call = call_of(
+        rnn._settings(training=False), "cuda", False, False, Asked(single=True, given=True)
+    )
+    states = [torch.empty(1, 128, 64, device="meta") for _ in rnn.cell.states]
+    tensors = Tensors(torch.empty(128, 64, device="meta"), states, rnn._weights_on(None))
+    inputs = [tensor for tensor in tensors.flat() if tensor is not None]
+    device = torch.device("cuda", describe(limits_of("H100")))
+    with torch.no_grad():
+        program, _ = lower(lambda: forward_of(call, tensors)[0], inputs, device)
+    check_program(program, len(inputs))
+    assert sum(type(op).__name__ == "Multiply" for op in program.ops) == products
+    assert sum(type(op).__name__ == "Launch" for op in program.ops) == 1
 
 
 def test_the_check_finds_what_is_wrong(lowered):

@@ -30,6 +30,13 @@ def gated(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
     return keep * rnnc.sigmoid(z) * h + rnnc.tanh(n)
 
 
+@rnnc.cell
+def looping(z: rnnc.Gate, h: rnnc.State):
+    """A cell with a loop, and a value with the gradient of another."""
+    h = rnnc.repeat(3, lambda h: h + 0.1 * (rnnc.tanh(z) - h), h)
+    return rnnc.with_gradient(rnnc.heaviside(h), of=rnnc.sigmoid(h)) * h
+
+
 def noisy(per):
     @rnnc.cell
     def drawing(
@@ -62,6 +69,10 @@ ABILITIES = {
     "a drawn Input": ({"cell": noisy("step"), "num_layers": 2}, {}),
     "drawn per sequence": ({"cell": noisy("sequence")}, {}),
     "means": ({"cell": noisy("sequence"), "num_layers": 2}, {"sample": True}),
+    "no matrices": ({"cell": rnnc.cells.hgrn, "num_layers": 2}, {"reset": True}),
+    "a loop": ({"cell": looping, "num_layers": 2}, {}),
+    "stages": ({"cell": rnnc.cells.gru_reset_first, "num_layers": 2}, {}),
+    "stages, lengths": ({"cell": rnnc.cells.gru_reset_first}, {"lengths": True}),
 }
 WAYS = ("inference", "training", "known", "second", "step", "trained step", "stepper", "compiled")
 SECOND = (
@@ -90,6 +101,10 @@ TABLE = {
     "a drawn Input": (*CALLS, SECOND, *STEPS, "operator"),
     "drawn per sequence": (*CALLS, SECOND, PASSED, PASSED, "node", "operator"),
     "means": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
+    "no matrices": (*CALLS, SECOND, "node", "node", "no argument", "operator"),
+    "a loop": (*CALLS, SECOND, *STEPS, "operator"),
+    "stages": (*CALLS, SECOND, *STEPS, "operator"),
+    "stages, lengths": (*CALLS, SECOND, *NONE, "operator"),
 }
 
 

@@ -58,11 +58,12 @@ struct StagedBackward {
     }
     cp_async_commit();
   }
-  // Goes on to step t, whose data is at the place of this step; to none before the first.
-  RNNC_MEMBER void go_on(int t) {
-    const bool exists = t >= 0 && t < steps;
-    const char* const restarts = data_at(place) + before_offset(0);
-    items.masks.advance(a, copy.time, exists ? copy.restarts.read(restarts, copy.time.at(t)) : 0);
+  RNNC_MEMBER States& state(int half, int j) { return items.d_state[half][j]; }
+  // Before step t: returns the last step of the part of the steps that begins with it.
+  RNNC_MEMBER int begin_part(int t) {
+    return items.parts.begin_part(
+        items.masks, a, copy.time, first_row, t, steps,
+        [&](int half, int j) -> States& { return state(half, j); });
   }
 
   RNNC_MEMBER void load(const Order& order) {
@@ -73,11 +74,15 @@ struct StagedBackward {
       return own;
     });
     items.load(a, head, first_row, warp_unit, lane, tile_steps, order);
+    items.pin_places();
     for (int word = threadIdx.x; word < 2 * GradientExchange::kBytes / 4; word += blockDim.x) {
       reinterpret_cast<u32*>(shared)[word] = 0u;
     }
-    step_size = a.batch * a.heads * Plan::kHeadDim;
+    step_size = launder(a.batch * a.heads * Plan::kHeadDim);
     copy.prepare(a, head, first_row, steps, order);
+    copy.step_size = step_size;
+    copy.restarts.copies = 0;  // parts load them
+    items.parts.begin(items.masks, a, copy.time, first_row, steps);
     unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
                      threadIdx.x, 0, first_row, 1);
     number_copy.begin(a, head, first_row, threadIdx.x);
@@ -92,7 +97,6 @@ struct StagedBackward {
     for (int i = 0; i < Plan::kNumStages; ++i) copy_data(steps - 1 - i, i);
     cp_async_wait<Plan::kNumStages - 1>();
     __syncthreads();
-    go_on(steps - 1);
   }
 
   static constexpr bool kStoresRows = InputGateStore::kUsed || OtherGateStore::kUsed;
@@ -154,11 +158,18 @@ struct StagedBackward {
     place = place + 1 < Plan::kNumStages ? place + 1 : 0;
     buffer ^= GradientExchange::kBytes;
     if constexpr (!kStoresRows) handover.publish(a, t + 1);
-    go_on(t - 1);
     write_gates(copy.time.at(t));
-    const auto valid = [&](int half, int j) { return items.valid[half][j]; };
-    items.masks.cross(a, valid,
-                      [&](int half, int j) -> States& { return items.d_state[half][j]; });
+    items.parts.cross(
+        items.masks, a, [&](int half, int j) { return items.valid[half][j]; },
+        [&](int half, int j) -> States& { return state(half, j); });
+  }
+  RNNC_MEMBER void run_steps() {
+    int t = steps - 1;
+    do {
+      const int last = begin_part(t);
+#pragma unroll 1
+      for (; t >= last; --t) run_step(t);
+    } while (kMasked && t >= 0);
   }
 
   // After all steps: stores the sums, the gradients of the initial states, and zeros for steps that
@@ -171,6 +182,8 @@ struct StagedBackward {
       handover.publish(a, 0);
     }
     if (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
+    items.parts.end(items.masks, a,
+                    [&](int half, int j) -> States& { return state(half, j); });
     const auto valid = [&](int half, int j) { return items.valid[half][j]; };
     items.store_initial(a, steps, valid, [&](Element* tensor, int half, int j) {
       return element_at(tensor + 8 * half, items.offset_bytes[j]);
@@ -191,8 +204,7 @@ RNNC_INLINE void run(const StagedBackwardArguments& a) {
     StagedBackward block(a, tile_steps, first_row);
     block.load(order);
     block.begin();
-#pragma unroll 1
-    for (int t = block.steps - 1; t >= 0; --t) block.run_step(t);
+    block.run_steps();
     block.end();
   });
 }

@@ -75,4 +75,13 @@ RNNC_INLINE void add_state_diagonal_gradient(States& d_state, const Diagonal& di
   });
 }
 
+// Values of a kernel with masks that are packed ahead of the branch that stores them. NOTE: else the
+// compiler selects padding away within the branch, which is long then, and each warp waits at its end.
+template <typename T, int n>
+RNNC_INLINE void settle(Vec<T, n>& vec) {
+  if constexpr (kMasked && n > 0) {
+    for (auto& word : vec.words) word = launder(static_cast<u32>(word));
+  }
+}
+
 }  // namespace rnnc

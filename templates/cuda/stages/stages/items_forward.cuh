@@ -63,6 +63,7 @@ struct StagedForwardItems : Items {
     this->for_each([&](int i, int j) {
       auto vec = pack_saved(this->saved[i][j]);
       this->masks.clear_padding(j, vec);
+      settle(vec);
       body(i, j, vec);
     });
   }

@@ -21,9 +21,9 @@ struct SharedSums {
 constexpr int kSumsAt = round_up(static_cast<int>(sizeof(Shared)), 8);
 // What a warp's steps read, from the last one on: values, and of each state that has them gradients
 // and the values after each step, then those before the last.
-using ReadRows = Rows<walk::kRead, kSteps>;
-using GradientRows = Rows<1, kSteps>;
-using StateRows = Rows<1, kSteps + 1>;
+using ReadRows = Rows<walk::kRead>;
+using GradientRows = Rows<1>;
+using StateRows = Rows<1, 1>;
 constexpr int kGradientsAt = ReadRows::kBytes;
 constexpr int kStatesAt = kGradientsAt + Cell::kStates * GradientRows::kBytes;
 constexpr int kWarpBytes = kStatesAt + states_read(Cell::kStates) * StateRows::kBytes;
@@ -81,8 +81,14 @@ struct Chunk {
   States late[kSteps];
 
   RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
+  // What is the same for all steps of the channel.
+  RNNC_MEMBER void begin(const BackwardArguments& a, const Channel& channel) {
+    resets.begin(a, channel, is_read);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+    again.begin(a, channel.plane, channel.unit);
+  }
   RNNC_MEMBER void load(const BackwardArguments& a, const Tile& tile) {
-    const Channel& channel = tile.channel;
     if constexpr (Plan::kWholeWarps) {
       rows = area(tile);
       lane = tile.lane;
@@ -93,10 +99,6 @@ struct Chunk {
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
     if (tile.has_last()) load_first(a, tile);
-    resets.begin(a, channel, is_read);
-    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
-    walk::fix(param);
-    again.begin(a, channel.plane, channel.unit);
   }
   // What the first step in memory begins from stands in the place of the states before it.
   RNNC_MEMBER void load_first(const BackwardArguments& a, const Tile& tile) {
@@ -188,20 +190,20 @@ struct Chunk {
     const Channel& channel = tile.channel;
     const TimeOrder& time = channel.time;
     const int64 size = a.batch * channel.plane;
-    const int count = tile.count - tile.first, lane = tile.lane;
+    const int count = tile.count - tile.warp_first(), lane = tile.lane, place = lane % kChannels;
     const int64 begin = time.at(count > 0 ? count - 1 : 0);
     char* const to = area(tile);
     const int64 read_size = walk::ReadAgain::step_size(a, channel.plane);
-    ReadRows::copy(to, walk::ReadAgain::at(a, channel, begin) - lane * walk::kRead,
+    ReadRows::copy(to, walk::ReadAgain::at(a, channel, begin) - place * walk::kRead,
                    -time.stride(read_size), count, lane);
     repeat<Cell::kStates>([&](int s) {
       const Element* const d = a.d_states[s] + begin * a.d_states_time[s] +
-                               channel.row * a.d_states_row[s] + channel.unit - lane;
+                               channel.row * a.d_states_row[s] + channel.unit - place;
       if (a.d_states[s]) {
         GradientRows::copy(to + gradients_at(s), d, -time.stride(a.d_states_time[s]), count, lane);
       }
       if (!kReads[s]) return;
-      const Element* const state = a.states[s] + begin * size + channel.offset() - lane;
+      const Element* const state = a.states[s] + begin * size + channel.offset() - place;
       StateRows::copy(to + states_at(s), state, -time.stride(size), count, lane);
     });
     cp_async_commit();
@@ -264,6 +266,25 @@ struct Chunk {
       }
     });
   }
+  RNNC_MEMBER u32 ready() const {
+    u32 bits = 0;
+    if (kEarly) repeat<kSteps>([&](int j) { bits |= bits_of(early[j]); });
+    return bits;
+  }
+  // Replaces what is carried into the steps by what they leave.
+  RNNC_MEMBER void follow(Carried& carried, const States& d_last) const {
+    States d_state;
+    assign(d_state, d_last);
+    repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
+    repeat<kSteps>([&](int j) {
+      Gates ignored;
+      Params ignored_too;
+      add_gradient(j, d_state);
+      step(j, d_state, ignored, ignored_too);
+      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts_before(j) ? real(0) : d_state[s]; });
+    });
+    repeat<kCarried>([&](int i) { carried[i] = d_state[kCarriedState[i]]; });
+  }
   // What all steps make of the gradients that are carried; `d_last` is carried into the first one
   // without taking part in the scan.
   RNNC_MEMBER void summarize(Map& map, const States& d_last) const {
@@ -298,8 +319,12 @@ struct Chunk {
   // Computes all steps from what is carried into them, and stores the gradients.
   RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
                        const States& d_last) const {
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried, d_last); });
+  }
+  template <bool all>
+  RNNC_MEMBER void run_steps(const BackwardArguments& a, const Tile& tile, const Carried& carried,
+                             const States& d_last) const {
     const Channel& channel = tile.channel;
-    PackedGates packed[kSteps];
     Places places(a, tile);
     States d_state, d_initial = {};
     GradientSums sums = {};
@@ -307,7 +332,7 @@ struct Chunk {
     assign(d_state, d_last);
     repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
     repeat<kSteps>([&](int j) {
-      const bool own = tile.owns(j);
+      const bool own = all || tile.owns(j);
       Gates d_gate;
       Params d_param;
       States before, after;
@@ -319,20 +344,14 @@ struct Chunk {
         d_state[s] = restarts_before(j) ? real(0) : d_state[s];
       });
       repeat<Cell::kStates>([&](int s) {
-        d_initial[s] = tile.is_last(j) ? d_state[s] : d_initial[s];
+        d_initial[s] = (all ? j == kSteps - 1 : tile.is_last(j)) ? d_state[s] : d_initial[s];
       });
-      packed[j] = PackedGates(d_gate);
-      if (Plan::kWholeWarps) places.store(packed[j], own);
+      places.store(PackedGates(d_gate), own);
       Gates counted;
       repeat<Cell::kGates>([&](int g) { counted[g] = own ? d_gate[g] : real(0); });
       repeat<Cell::kParams>([&](int i) { d_param[i] = own ? d_param[i] : real(0); });
       add_to_sums(sums, counted, d_param, before);
     });
-    if (!Plan::kWholeWarps) {
-      tile.in_parts([&](auto all) {
-        repeat<kSteps>([&](int j) { places.store(packed[j], all.value || tile.owns(j)); });
-      });
-    }
     if (tile.has_last()) {
       const bool restarts_first = walk::restarts_first(a, channel);
       repeat<kResetSums>([&](int s) {
@@ -345,23 +364,30 @@ struct Chunk {
     }
     if (!kAllSums) return;
     SharedSums& to = *reinterpret_cast<SharedSums*>(shared + kSumsAt);
-    repeat<Cell::kSums>([&](int k) { to.sum[k][tile.warp][tile.lane] = SumOverTime(sums[k]); });
-    repeat<kResetSums>([&](int s) {
-      to.sum[Cell::kSums + s][tile.warp][tile.lane] = SumOverTime(d_reset[s]);
-    });
+    const auto give = [&](int k, real sum) {
+      SumOverTime& own = to.sum[k][tile.warp][tile.lane];
+      own = (Plan::kSequential && tile.number > 0 ? own : SumOverTime(0)) + SumOverTime(sum);
+    };
+    repeat<Cell::kSums>([&](int k) { give(k, sums[k]); });
+    repeat<kResetSums>([&](int s) { give(Cell::kSums + s, d_reset[s]); });
   }
 };
 
-// Stores a tile's sums over its steps, those of its warps added in order; or zeros.
+// Stores the sums over the steps of a tile, or of all, those of warps added in order; or zeros.
 RNNC_INLINE void store_sums(const BackwardArguments& a, const Tile& tile, bool runs) {
-  if (!kAllSums || !tile.exists) return;
+  if (!kAllSums || !tile.exists || tile.part() > 0) return;
   const SharedSums& from = *reinterpret_cast<const SharedSums*>(shared + kSumsAt);
-  const int64 part = tile.channel.row * tile.tiles + tile.number;
+  const int64 row = tile.channel.row;
+  const int64 part = Plan::kSequential ? row : row * tile.tiles + tile.number;
   const int64 plane = tile.channel.plane, unit = tile.channel.unit;
 #pragma unroll 1
   for (int k = tile.warp; k < kAllSums; k += Plan::kWarps) {
     SumOverTime sum = 0;
-    if (runs) repeat<Plan::kWarps>([&](int i) { sum += from.sum[k][i][tile.lane]; });
+    if (runs) {
+      repeat<Plan::kWarps>([&](int i) {
+        repeat<kParts>([&](int p) { sum += from.sum[k][i][p * kChannels + tile.lane]; });
+      });
+    }
     if (k < Cell::kSums) {
       a.sums[(part * Cell::kSums + k) * plane + unit] = sum;
     } else if (a.d_reset_to[k - Cell::kSums]) {
@@ -379,41 +405,65 @@ RNNC_INLINE void store_zeros(const BackwardArguments& a, const Tile& tile) {
   }
 }
 
+// Gradients of the last states: what is carried into the first tile, and what no step carries on.
+RNNC_INLINE void begin(const BackwardArguments& a, const Tile& tile, Carried& begins,
+                       States& d_last) {
+  const int64 offset = tile.channel.offset();
+  States given;
+  repeat<Cell::kStates>([&](int s) {
+    given[s] = a.d_last[s] ? to_real(a.d_last[s][offset]) : real(0);
+    if (tile.first == 0) d_last[s] = given[s];
+    if (tile.first == 0 && tile.exists && tile.count == 0) {
+      a.d_initial_states[s][offset] = to_element<Element>(given[s]);
+    }
+  });
+  repeat<kCarried>([&](int i) {
+    begins[i] = given[kCarriedState[i]];
+    d_last[kCarriedState[i]] = 0;
+  });
+}
+
+// All tiles of the block's channels, one after the other.
+RNNC_INLINE void run_in_order(const BackwardArguments& a) {
+  Tile tile(a, blockIdx.x, groups_of(a), tiles_of(a), 0);
+  Chunk chunk;
+  chunk.begin(a, tile.channel);
+  for_tiles_in_order(tile, [&](const Tile& which) { Chunk::copy(a, which); }, [&] {
+    store_zeros(a, tile);
+    if (!tile.runs()) return;
+    chunk.load(a, tile);
+    chunk.prepare();
+    Carried carried;
+    States d_last = {};
+    if (tile.is_first()) begin(a, tile, carried, d_last);
+    tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values, d_last); });
+    chunk.run(a, tile, carried, d_last);
+  });
+  if (kAllSums) meet();
+  store_sums(a, tile, true);
+}
+
 RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
   const BackwardArguments& a = scan.arguments;
+  if constexpr (Plan::kSequential) return run_in_order(a);
   const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
-  for_tiles(scan, copy, [&](const Tile& tile, const Records& records, const auto& next) {
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
     store_zeros(a, tile);
     if (!tile.runs()) {
       store_sums(a, tile, false);
-      return next();
+      return;
     }
     Chunk chunk;
     chunk.load(a, tile);
-    // Gradients of the last states: those that no step carries on enter the first step.
+    chunk.begin(a, tile.channel);
     Carried begins = {};
     States d_last = {};
-    if (tile.number == 0) {
-      const int64 offset = tile.channel.offset();
-      States given;
-      repeat<Cell::kStates>([&](int s) {
-        given[s] = a.d_last[s] ? to_real(a.d_last[s][offset]) : real(0);
-        if (tile.warp == 0) d_last[s] = given[s];
-        if (tile.warp == 0 && tile.exists && tile.count == 0) {
-          a.d_initial_states[s][offset] = to_element<Element>(given[s]);
-        }
-      });
-      repeat<kCarried>([&](int i) {
-        begins[i] = given[kCarriedState[i]];
-        d_last[kCarriedState[i]] = 0;
-      });
-    }
+    if (tile.number == 0) begin(a, tile, begins, d_last);
     chunk.prepare();
     Map map;
     chunk.summarize(map, d_last);
     Carried carried;
     tile.carry(carried, records, map, begins);
-    next();
     chunk.run(a, tile, carried, d_last);
     if (kAllSums) meet();
     store_sums(a, tile, true);

@@ -14,7 +14,7 @@ namespace rnnc::scan_forward {
 using namespace scan;
 
 constexpr int kSteps = Plan::kChunk;
-using InputRows = Rows<Cell::kInputGates, kSteps>;
+using InputRows = Rows<Cell::kInputGates>;
 static_assert(kStagedAt + 2 * Plan::kWarps * InputRows::kBytes == kPlannedShared,
               "the plan counted another size");
 #ifdef RNNC_UNWEIGHTED
@@ -72,8 +72,14 @@ struct Chunk {
   States late[kSteps];
 
   RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
+  // What is the same for all steps of the channel.
+  RNNC_MEMBER void begin(const ForwardArguments& a, const Channel& channel) {
+    resets.begin(a, channel, is_needed);
+    load_bias(bias, a, channel.plane, channel.unit);
+    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
+    walk::fix(param);
+  }
   RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
-    const Channel& channel = tile.channel;
     if constexpr (Plan::kWholeWarps) {
       rows = area(tile);
       lane = tile.lane;
@@ -82,20 +88,16 @@ struct Chunk {
     }
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
-    resets.begin(a, channel, is_needed);
-    load_bias(bias, a, channel.plane, channel.unit);
-    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
-    walk::fix(param);
   }
   static RNNC_MEMBER char* area(const Tile& tile) {
     return shared + kStagedAt + (tile.turn * Plan::kWarps + tile.warp) * InputRows::kBytes;
   }
   static RNNC_MEMBER void copy(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
-    const int left = tile.count - tile.first;
-    const Element* const of_lane = a.wx + channel.time.at(left > 0 ? tile.first : 0) * a.wx_time +
+    const int first = tile.warp_first(), left = tile.count - first;
+    const Element* const of_lane = a.wx + channel.time.at(left > 0 ? first : 0) * a.wx_time +
                                    channel.row * a.wx_row + channel.unit * Cell::kInputGates;
-    InputRows::copy(area(tile), of_lane - tile.lane * Cell::kInputGates,
+    InputRows::copy(area(tile), of_lane - tile.lane % kChannels * Cell::kInputGates,
                     channel.time.stride(a.wx_time), left, tile.lane);
     cp_async_commit();
   }
@@ -176,6 +178,22 @@ struct Chunk {
     saved = pack_saved(kept);
     assign(state, next);
   }
+  RNNC_MEMBER u32 ready() const {
+    u32 bits = 0;
+    if (kEarly) repeat<kSteps>([&](int j) { bits |= bits_of(early[j]); });
+    return bits;
+  }
+  // Replaces what is carried into the steps by what they leave.
+  RNNC_MEMBER void follow(Carried& carried) const {
+    States now = {};
+    PackedSaved ignored;
+    repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
+    repeat<kSteps>([&](int j) {
+      restart(j, now);
+      step(j, now, ignored);
+    });
+    repeat<kCarried>([&](int i) { carried[i] = now[kCarriedState[i]]; });
+  }
   // What all steps make of the states that are carried. Stores what does not depend on them.
   RNNC_MEMBER void summarize(Map& map, const ForwardArguments& a, const Tile& tile) const {
     States now = {};
@@ -193,8 +211,12 @@ struct Chunk {
   }
   // Computes all steps from what is carried into them, and stores the results.
   RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
-    const Channel& channel = tile.channel;
-    Results results[kSteps];
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried); });
+  }
+  template <bool all>
+  RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile,
+                             const Carried& carried) const {
+    Results result;
     Vec<Element, 1> last[Cell::kStates];
     PackedSaved saved[kSteps];
     States now = {};
@@ -204,20 +226,15 @@ struct Chunk {
       restart(j, now);
       step(j, now, saved[j]);
       repeat<Cell::kStates>([&](int s) {
-        results[j][s] = packed_one<Element>(now[s]);
-        if (tile.is_last(j)) last[s] = results[j][s];
+        result[s] = packed_one<Element>(now[s]);
+        if (all ? j == kSteps - 1 : tile.is_last(j)) last[s] = result[s];
       });
-      if (Plan::kWholeWarps) places.store(results[j], tile.owns(j));
+      places.store(result, all || tile.owns(j));
     });
-    if (!Plan::kWholeWarps) {
-      tile.in_parts([&](auto all) {
-        repeat<kSteps>([&](int j) { places.store(results[j], all.value || tile.owns(j)); });
-      });
-    }
     repeat<Cell::kStates>([&](int s) {
-      if (tile.has_last()) last[s].store(a.last[s] + channel.offset());
+      if (tile.has_last()) last[s].store(a.last[s] + tile.channel.offset());
     });
-    if (!kSavesEarly) store_saved(a, tile, saved);
+    if (Plan::kSequential || !kSavesEarly) store_saved(a, tile, saved);
   }
   RNNC_MEMBER void store_saved(const ForwardArguments& a, const Tile& tile,
                                const PackedSaved (&saved)[kSteps]) const {
@@ -252,32 +269,52 @@ RNNC_INLINE void store_zeros(const ForwardArguments& a, const Tile& tile) {
   }
 }
 
+// What is carried into the first tile. Steps that are none leave the initial states.
+RNNC_INLINE void begin(const ForwardArguments& a, const Tile& tile, Carried& begins) {
+  const bool restarts = walk::restarts_first(a, tile.channel);
+  repeat<kCarried>([&](int i) {
+    begins[i] = to_real(*walk::first_states(a, tile.channel, kCarriedState[i], restarts));
+  });
+  if (tile.first > 0 || !tile.exists || tile.count > 0) return;
+  repeat<Cell::kStates>([&](int s) {
+    a.last[s][tile.channel.offset()] = a.initial_states[s][tile.channel.offset()];
+  });
+}
+
+// All tiles of the block's channels, one after the other.
+RNNC_INLINE void run_in_order(const ForwardArguments& a) {
+  Tile tile(a, blockIdx.x, groups_of(a), tiles_of(a), 0);
+  Chunk chunk;
+  chunk.begin(a, tile.channel);
+  for_tiles_in_order(tile, [&](const Tile& which) { Chunk::copy(a, which); }, [&] {
+    store_zeros(a, tile);
+    if (!tile.runs()) return;
+    chunk.load(a, tile);
+    chunk.prepare();
+    Carried carried;
+    if (tile.is_first()) begin(a, tile, carried);
+    tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values); });
+    chunk.run(a, tile, carried);
+  });
+}
+
 RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
   const ForwardArguments& a = scan.arguments;
+  if constexpr (Plan::kSequential) return run_in_order(a);
   const auto copy = [&](const Tile& tile) { Chunk::copy(a, tile); };
-  for_tiles(scan, copy, [&](const Tile& tile, const Records& records, const auto& next) {
+  for_tiles(scan, copy, [&](const Tile& tile, const Records& records) {
     store_zeros(a, tile);
-    if (!tile.runs()) return next();
+    if (!tile.runs()) return;
     Chunk chunk;
     chunk.load(a, tile);
+    chunk.begin(a, tile.channel);
     Carried begins = {};
-    if (tile.number == 0) {
-      const bool restarts = walk::restarts_first(a, tile.channel);
-      repeat<kCarried>([&](int i) {
-        begins[i] = to_real(*walk::first_states(a, tile.channel, kCarriedState[i], restarts));
-      });
-      if (tile.warp == 0 && tile.exists && tile.count == 0) {
-        repeat<Cell::kStates>([&](int s) {
-          a.last[s][tile.channel.offset()] = a.initial_states[s][tile.channel.offset()];
-        });
-      }
-    }
+    if (tile.number == 0) begin(a, tile, begins);
     chunk.prepare();
     Map map;
     Carried carried;
     chunk.summarize(map, a, tile);
     tile.carry(carried, records, map, begins);
-    next();
     chunk.run(a, tile, carried);
   });
 }

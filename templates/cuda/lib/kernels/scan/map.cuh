@@ -19,9 +19,10 @@ RNNC_INLINE auto factor_type() {
 }
 using Factor = decltype(factor_type());
 
-// The exponent of a number, within bounds that `power_of_two` takes, and 2^e.
+// The exponent of a number, within bounds that `power_of_two` takes, and 2^e. A float's mantissa is
+// then below 1, so that it multiplies any float.
 RNNC_INLINE int exponent_of(float x) {
-  return minimum(static_cast<int>(__float_as_uint(x) >> 23 & 255) - 127, 126);
+  return minimum(static_cast<int>(__float_as_uint(x) >> 23 & 255) - 126, 126);
 }
 RNNC_INLINE int exponent_of(double x) {
   return minimum((__double2hiint(x) >> 20 & 2047) - 1023, 1022);
@@ -37,6 +38,8 @@ RNNC_INLINE Factor scaled(Factor x, int e) {
   const int half = e / 2;
   return x * power_of_two(Factor{}, half) * power_of_two(Factor{}, e - half);
 }
+RNNC_INLINE u32 bits_of(float x) { return __float_as_uint(x); }
+RNNC_INLINE u32 bits_of(double x) { return static_cast<u32>(__double2hiint(x)); }
 RNNC_INLINE Factor magnitude(Factor x) { return x < 0 ? -x : x; }
 
 struct Map {
@@ -58,7 +61,8 @@ struct Map {
       repeat<kCarried>([&](int i) { column[j][i] = restarts ? Factor(0) : column[j][i]; });
     });
   }
-  // Keeps mantissas near 1. NOTE: at least every kRescaled steps.
+  // Keeps mantissas near 1. NOTE: at least every kRescaled steps, whose coefficients have the
+  // exponents of a float.
   RNNC_MEMBER void rescale() {
     repeat<kCarried>([&](int j) {
       Factor most = 0;
@@ -121,6 +125,6 @@ struct Map {
     rescale();
   }
 };
-constexpr int kRescaled = 4;
+constexpr int kRescaled = sizeof(Factor) == 8 ? 4 : 1;
 
 }  // namespace rnnc::scan

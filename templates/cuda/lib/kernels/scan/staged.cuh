@@ -10,11 +10,12 @@
 
 namespace rnnc::scan {
 
-// `rows` steps of n elements per lane.
-template <int n, int rows>
+// Steps of n elements per lane: those of all parts of a warp, and `more` behind them.
+template <int n, int more = 0>
 struct Rows {
+  static constexpr int rows = kWarpSteps + more;
   static constexpr int kLaneBytes = n * static_cast<int>(sizeof(Element));
-  static constexpr int kRowBytes = kLanes * kLaneBytes;
+  static constexpr int kRowBytes = kChannels * kLaneBytes;
   static constexpr int kPieces = kRowBytes / 16;
   static constexpr int kBytes = Plan::kWholeWarps ? rows * kRowBytes : 0;
   static constexpr int kCopies = ceil_div(rows * kPieces, kLanes);
@@ -34,7 +35,10 @@ struct Rows {
   static RNNC_MEMBER void read(Vec<Element, n>& values, const char* area, int row, int lane) {
     values.read(area + at(row, lane));
   }
-  static RNNC_MEMBER int at(int row, int lane) { return row * kRowBytes + lane * kLaneBytes; }
+  // Of a step of the lane's own.
+  static RNNC_MEMBER int at(int row, int lane) {
+    return (lane / kChannels * Plan::kChunk + row) * kRowBytes + lane % kChannels * kLaneBytes;
+  }
 };
 
 }  // namespace rnnc::scan

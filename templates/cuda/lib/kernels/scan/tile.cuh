@@ -1,8 +1,13 @@
 // Tile: some steps of 32 channels, which a block computes; and how its warps join their maps.
 //
 // A warp has a chunk of the tile's steps, and a lane one channel: a unit of a batch row. Tiles are
-// numbered in the order in which their steps run, those of all channels before the next ones, and
-// block b takes tiles b, b + gridDim.x, … So a tile waits only for tiles that were begun before it.
+// numbered in the order in which their steps run, those of all channels before the next ones.
+//
+// Where channels are few, block b takes tiles b, b + gridDim.x, … So a tile waits only for tiles that
+// were begun before it. Where they are many, a block takes all tiles of its channels, one after the
+// other (Plan::kSequential). Then no map is needed: a warp hands what is carried to the next one.
+// There the lanes of a warp may be in parts, which have fewer channels, and one part's steps follow
+// those of the part before it.
 #pragma once
 
 #include "lib/kernels/scan/records.cuh"
@@ -12,14 +17,17 @@
 namespace rnnc::scan {
 
 using Channel = walk::Channel<1>;
-constexpr int kTileSteps = Plan::kWarps * Plan::kChunk;
+constexpr int kParts = Plan::kParts, kChannels = kLanes / kParts;
+static_assert(kParts == 1 || Plan::kSequential, "a map of steps is of 32 channels");
+constexpr int kWarpSteps = kParts * Plan::kChunk;
+constexpr int kTileSteps = Plan::kWarps * kWarpSteps;
 
 // In shared memory: the maps of warps, that of the tile, and what is carried into the steps of each.
-constexpr int kTileMap = Plan::kWarps;
+constexpr int kTileMap = Plan::kSequential ? 0 : Plan::kWarps;
 struct Shared {
-  real offset[Plan::kWarps + 1][kCarried][kLanes];
-  Factor column[Plan::kWarps + 1][kCarried * kCarried][kLanes];
-  int exponent[Plan::kWarps + 1][kCarried][kLanes];
+  real offset[kTileMap + 1][kCarried][kLanes];
+  Factor column[kTileMap + 1][kCarried * kCarried][kLanes];
+  int exponent[kTileMap + 1][kCarried][kLanes];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
 // All lanes of the warp have come here, and what they have copied is there.
@@ -31,14 +39,31 @@ RNNC_INLINE void wait_for_copies() {
 RNNC_INLINE void meet() {
   asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
 }
-// The first and the last warp have come here.
+// Two warps have come here: the first and the last one, or a warp and the one before it, which does
+// not wait.
 constexpr int kBothWarps = 2 * kLanes;
 static_assert(Plan::kWarps > 1, "two warps share the work between chunks");
+constexpr int kTurns = 2;  // the first of these barriers
+static_assert(!Plan::kSequential || kTurns + Plan::kWarps <= 16, "an SM has 16 barriers for a block");
+RNNC_INLINE void wait_for_turn(int warp) {
+  asm volatile("bar.sync %0, %1;" ::"r"(kTurns + warp), "n"(kBothWarps) : "memory");
+}
+RNNC_INLINE void give_turn(int warp) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(kTurns + warp), "n"(kBothWarps) : "memory");
+}
 RNNC_INLINE void meet_ends() {
   asm volatile("bar.sync %0, %1;" ::"r"(2), "n"(kBothWarps) : "memory");
 }
 constexpr int kStagedAt = round_up(static_cast<int>(sizeof(Shared)), 16);  // in a forward
 RNNC_INLINE Shared& in_shared() { return *reinterpret_cast<Shared*>(shared); }
+
+// Some bits of values.
+template <int n>
+RNNC_INLINE u32 bits_of(const real (&values)[n]) {
+  u32 bits = 0;
+  repeat<n>([&](int i) { bits |= bits_of(values[i]); });
+  return bits;
+}
 
 // A state as it is stored. NOTE: a conversion of two numbers takes a fraction of the time of one's.
 template <typename T>
@@ -54,15 +79,16 @@ RNNC_INLINE Vec<T, 1> packed_one(real x) {
 
 struct Tile {
   Channel channel;
-  int64 group, groups;  // of 32 channels
+  int64 group, groups;  // of channels
   int number, tiles;    // in time, of each group
   int lane, warp;
-  int first;            // of the warp's steps, counted as they run
+  int first;            // of the lane's steps, counted as they run
   int count;            // steps that the channel runs
   int longest;          // of all lanes
   int turn;             // which half of the memory for copies has its steps
   bool whole;           // whether all lanes run all of the warp's steps
   bool exists;          // the channel
+  u32 zero;
 
   template <typename Arguments>
   RNNC_MEMBER Tile(const Arguments& a, int64 index, int64 all, int in_time, int half)
@@ -72,26 +98,41 @@ struct Tile {
     turn = half;
     number = static_cast<int>(index / all);
     tiles = in_time;
+    zero = static_cast<u32>(a.steps >> 62);
     lane = static_cast<int>(threadIdx.x) % kLanes;
     warp = static_cast<int>(threadIdx.x) / kLanes;
-    first = number * kTileSteps + warp * Plan::kChunk;
-    exists = group * kLanes + lane < a.batch * channel.plane;
+    first = warp_first() + part() * Plan::kChunk;
+    exists = group * kChannels + lane % kChannels < a.batch * channel.plane;
     longest = count = channel.count;
+    if (kMasked) longest = __reduce_max_sync(~0u, count);
+    find_whole();
+  }
+  RNNC_MEMBER void find_whole() {
     whole = first + Plan::kChunk <= count;
-    if (kMasked) {
-      longest = __reduce_max_sync(~0u, count);
-      whole = !any_lane(!whole);
-    }
+    if (kMasked || kParts > 1) whole = !any_lane(!whole);
+  }
+  // Goes on to the next tile of the same channels.
+  RNNC_MEMBER void advance() {
+    ++number;
+    first += kTileSteps;
+    turn = 1 - turn;
+    find_whole();
   }
   // A lane behind the last channel computes that one too, and stores the same results.
   template <typename Arguments>
   static RNNC_MEMBER int64 first_channel(const Arguments& a, int64 group) {
     const int64 last = a.batch * a.heads * a.dim - 1;
-    const int64 own = group * kLanes + threadIdx.x % kLanes;
+    const int64 own = group * kChannels + threadIdx.x % kChannels;
     return own < last ? own : last;
   }
+  RNNC_MEMBER int part() const { return lane / kChannels; }
+  RNNC_MEMBER int warp_first() const { return number * kTileSteps + warp * kWarpSteps; }
   // Whether any channel runs a step of the tile. The first tile has what comes before all steps.
   RNNC_MEMBER bool runs() const { return number == 0 || number * kTileSteps < longest; }
+  // Whether the warp's steps are the first of all.
+  RNNC_MEMBER bool is_first() const { return number == 0 && warp == 0; }
+  // Whether any channel runs a step of the next tile.
+  RNNC_MEMBER bool goes_on() const { return (number + 1) * kTileSteps < longest; }
   RNNC_MEMBER bool owns(int j) const { return first + j < count; }
   // body(all) with Index<1> if all lanes run all steps, which takes fewer instructions.
   template <typename Body>
@@ -105,6 +146,40 @@ struct Tile {
   // Whether step j of the warp is the last of all.
   RNNC_MEMBER bool is_last(int j) const { return j == count - 1 - first; }
   RNNC_MEMBER bool has_last() const { return first < count && count <= first + Plan::kChunk; }
+
+  // Gives what is carried into the lane's steps: into those of the warp's first part what the warp
+  // before it has left, or for the first steps of all `values`. follow(values) replaces what is
+  // carried into steps by what they leave; that of the last part is left to the next warp. `ready`
+  // has bits of values that do not wait for what is carried.
+  template <typename Follow>
+  RNNC_MEMBER void carry_on(Carried& values, u32 ready, const Follow& follow) const {
+    if (!is_first()) {
+      // NOTE: a barrier whose number depends on the values, by nothing that the compiler knows. It
+      // moves their computation behind the barrier otherwise, where other warps wait for it.
+      wait_for_turn(warp + static_cast<int>(ready & zero));
+      repeat<kCarried>(
+          [&](int k) { values[k] = in_shared().carried[warp][k][lane % kChannels]; });
+    }
+    Carried left;
+    assign(left, values);
+    follow(left);
+    repeat<kParts - 1>([&](int i) {
+      Carried next;
+      repeat<kCarried>([&](int k) {
+        next[k] = __shfl_sync(~0u, left[k], (lane - kChannels) & 31);
+        values[k] = part() == i + 1 ? next[k] : values[k];
+      });
+      follow(next);
+      repeat<kCarried>([&](int k) { left[k] = part() == i + 1 ? next[k] : left[k]; });
+    });
+    const bool is_last_warp = warp == Plan::kWarps - 1;
+    if (is_last_warp && !goes_on()) return;
+    const int to = is_last_warp ? 0 : warp + 1;
+    if (part() == kParts - 1) {
+      repeat<kCarried>([&](int k) { in_shared().carried[to][k][lane % kChannels] = left[k]; });
+    }
+    give_turn(to);
+  }
 
   // Tells other warps of a map. The barrier comes after it.
   RNNC_MEMBER void share(const Map& map, int warp) const {
@@ -164,16 +239,25 @@ struct Tile {
   }
 };
 
-// body(tile, records, next) for each tile of the block, whose steps copy(tile) has copied by then. It
-// calls next() once, which copies those of the next one. NOTE: after it has what is carried into the
-// tile, or the words that it waits for would come behind these copies.
+// How many tiles the steps of a channel have.
+template <typename Arguments>
+RNNC_INLINE int tiles_of(const Arguments& a) {
+  const int64 in_time = (a.steps + kTileSteps - 1) / kTileSteps;
+  return in_time < 1 ? 1 : static_cast<int>(in_time);
+}
+template <typename Arguments>
+RNNC_INLINE int64 groups_of(const Arguments& a) {
+  return (a.batch * a.heads * a.dim + kChannels - 1) / kChannels;
+}
+
+// body(tile, records) for each tile of the block, whose steps copy(tile) has copied by then; those of
+// the next one are on their way.
 template <typename Arguments, typename Copy, typename Body>
 RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& copy,
                            const Body& body) {
   const Arguments& a = scan.arguments;
-  const int64 groups = (a.batch * a.heads * a.dim + kLanes - 1) / kLanes;
-  const int64 in_time = (a.steps + kTileSteps - 1) / kTileSteps;
-  const int tiles = in_time < 1 ? 1 : static_cast<int>(in_time);
+  const int64 groups = groups_of(a);
+  const int tiles = tiles_of(a);
   const auto copy_if_any = [&](int64 index, int turn) {
     if (Plan::kWholeWarps && index < groups * tiles) copy(Tile(a, index, groups, tiles, turn));
   };
@@ -184,14 +268,32 @@ RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& cop
     if (Plan::kWholeWarps) wait_for_copies();
     const Tile tile(a, index, groups, tiles, turn);
     turn = 1 - turn;
+    copy_if_any(index + gridDim.x, turn);
     // The first tile of a block waits for blocks that may not have started.
     const int waits = index == blockIdx.x ? tile.number : kNoStep;
     const Wait wait = {a.watchdog, tile.number, waits};
-    body(tile, Records(scan.records, tile.group, groups, tile.lane, wait),
-         [&] { copy_if_any(index + gridDim.x, 1 - tile.turn); });
+    body(tile, Records(scan.records, tile.group, groups, tile.lane, wait));
   }
 }
 
+// body(tile) for each tile of the block's channels, in order, whose steps copy(tile) has copied by
+// then. A block has one group of channels.
+template <typename Copy, typename Body>
+RNNC_INLINE void for_tiles_in_order(Tile& tile, const Copy& copy, const Body& body) {
+  if (Plan::kWholeWarps) copy(tile);
+#pragma unroll 1
+  while (true) {
+    if (Plan::kWholeWarps) wait_for_copies();
+    if (Plan::kWholeWarps && tile.goes_on()) {
+      Tile next = tile;
+      next.advance();
+      copy(next);
+    }
+    body();
+    if (tile.number + 1 == tile.tiles) return;
+    tile.advance();
+  }
+}
 // What the row restarts from before a step: the same for all steps, or loaded where it restarts.
 struct Resets {
   States constant;

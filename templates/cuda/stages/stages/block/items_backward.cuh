@@ -7,6 +7,7 @@
 #include "lib/kernels/block/items_backward.cuh"
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
+#include "lib/stages/block/step_parts.cuh"
 #include "lib/stages/number_copy.cuh"
 #include "lib/stages/sums.cuh"
 
@@ -30,6 +31,13 @@ struct StagedItems : Items {
   PerItem<Gates> d_gate;
   PerItem<States> last, before;  // states after the step before, and those that this step began from
   Sums sum[Plan::kThreadRows];
+  StepParts<2, Plan::kThreadRows> parts;
+
+  // NOTE: the compiler would read the thread's index again for each gradient that a step publishes.
+  RNNC_MEMBER void pin_places() {
+    unit = pin(unit);
+    quad = pin(quad);
+  }
 
   // Reads the states of a step, and adds the gradients that arrive from outside.
   RNNC_MEMBER void begin_step(int half, int j, const BackwardArguments& a, const char* stage) {
@@ -40,10 +48,10 @@ struct StagedItems : Items {
       last[half][j][s] = kReads[s] ? read(before_offset(s)) : real(0);
       if (a.d_states[s]) d_state[half][j][s] += read(before_offset(s) + StateCopy::kBytes);
       if (kResetsAhead && kReads[s]) {
-        masks.set_reset(half, j, s, launder(read(reset_offset(s))));
+        parts.set_reset(masks, half, j, s, launder(read(reset_offset(s))));
       }
     });
-    masks.select_before(half, j, before[half][j], last[half][j]);
+    parts.select_before(masks, half, j, before[half][j], last[half][j]);
     repeat<Cell::kValues>([&](int k) { value[half][j][k] = 0; });
   }
 
@@ -61,20 +69,20 @@ struct StagedItems : Items {
     Gates& gradient = d_gate[half][j];
     apply_stage_backward<stage>(saved, number, before[half][j], after[half][j], param[half],
                                 sum[j], value[half][j], d_state[half][j], gradient, d_param);
-    if (!valid[half][j]) return;
     unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       unroll<kSourcePairs[source]>([&](auto index) {
         constexpr int i = decltype(index)::value, gate = kPairGate[kSourceFirstPair[source] + i];
         if constexpr (kGateStage[gate] == stage) {
           const int k = K::first_k_tile(source) * kKTile + i * kPaddedDim + unit + 8 * half;
-          *reinterpret_cast<Element*>(buffer + GradientExchange::offset(2 * quad + j, k)) =
-              to_element<Element>(gradient[gate]);
+          const Element rounded = to_element<Element>(gradient[gate]);
+          const int offset = launder(GradientExchange::offset(2 * quad + j, k));
+          if (valid[half][j]) *reinterpret_cast<Element*>(buffer + offset) = rounded;
         }
       });
     });
     // Padding adds nothing, whatever the equations give there.
-    if (masks.runs(j)) {
+    if (valid[half][j] && parts.runs(j)) {
       add_stage_to_sums<stage>(sums[half], gradient, d_param, before[half][j], saved);
     }
   }
@@ -129,7 +137,9 @@ struct StagedItems : Items {
   RNNC_MEMBER void write_gates(char* inputs, char* others, Element* d_wx, Element* d_no_input) {
     for_each([&](int half, int j) {
       PackedGates packed(d_gate[half][j]);
-      packed.clear_unless(masks.has_run(j));
+      packed.clear_unless(parts.runs(j));
+      settle(packed.d_wx);
+      settle(packed.d_no_input);
       if (!valid[half][j]) return;
       const int row = Plan::kThreadRows * quad + j, own = unit + 8 * half;
       InputGateStore::give(
