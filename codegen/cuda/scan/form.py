@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....cellspec.cell import CellSpec
+from ....cellspec.expression.graph import rewritten
 from ....cellspec.expression.node import Node, number
 from ....cellspec.recurrence.analysis import diagonal_weights
 from ....cellspec.recurrence.classify import Part
@@ -23,6 +24,7 @@ from ....cellspec.recurrence.sight import (
 )
 from ....cellspec.recurrence.words import joined
 from ...derive import derive
+from ...gradient_only import known_values
 from ...layout import layout_of
 from ...program import Program
 from ...schedule import schedule
@@ -115,14 +117,17 @@ def _weight(cell: CellSpec, gate: str, source: str) -> str:
 
 
 def _entries(parts: list[Part], carried: tuple[str, ...]) -> dict[str, Node]:
-    """The entries of the matrix that may not be 0, by their names."""
+    """The entries of the matrix that may not be 0, by their names; what only gradients need is not
+    in them.
+    """
     found = {}
     for part in parts:
         for state, row in zip(part.states, part.matrix, strict=True):
             for source, entry in zip(part.states, row, strict=True):
                 name = f"a_{carried.index(state)}_{carried.index(source)}"
                 found[name] = number(0) if entry is None else entry
-    return found
+    values = found.values()
+    return dict(zip(found, rewritten(values, known_values(values)), strict=True))
 
 
 def _backward(cell: CellSpec) -> Form:

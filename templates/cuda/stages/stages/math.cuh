@@ -5,6 +5,9 @@
 
 namespace rnnc {
 
+// Below all numbers: the largest of no values.
+RNNC_INLINE real lowest() { return -real(__uint_as_float(0x7f800000u)); }
+
 // In two-byte elements one special function in place of two; its relative error is 2^-22.
 RNNC_INLINE float rsqrt(float x) {
   return kAccuracy == Accuracy::kExact ? 1.0f / ::sqrtf(x) : ::rsqrtf(x);

@@ -18,7 +18,6 @@ struct Part {
   real first, second, count;
 };
 
-RNNC_INLINE real lowest() { return -real(__uint_as_float(0x7f800000u)); }
 // NaN if one of the two is.
 RNNC_INLINE real larger(real x, real y) { return x > y || x != x ? x : y; }
 

@@ -12,8 +12,10 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.cuda.scan.form import NoScanError, form_of
 from rnnc.codegen.cuda.scan.functions import step_functions
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.derive import derive
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
+from rnnc.runtime.cuda.nvrtc import built
 
 from ....walk_calls import cells_without_r, gated, scanned
 
@@ -171,3 +173,15 @@ def test_auto_may_join_a_walk_and_a_scan():
             assert [getattr(pair, d).kind for d in DIRECTIONS] == ["walk", "scan"]
     with pytest.raises(PlanError, match="clips a cotangent"):
         plans_of_kind("scan", clipping, SHAPE, H200, for_auto=True)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_coefficient_is_a_value_without_what_its_gradient_needs():
+    @rnnc.cell
+    def mine(h: State, *, z: Gate = gate(recurrent=False), x: Gate = gate(recurrent=False)):
+        return tanh(rnnc.with_gradient(sigmoid(z), of=rnnc.sign(x))) * h + x
+
+    assert "with_gradient" not in str(form_of(mine, "forward").coefficients)
+    plan = plan_for(mine, Shape(1, 16, 4, 4096, "float32"), H200, "scan")
+    for unit in cuda_source(mine, plan).units:
+        assert built(unit, H200.arch, "float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, State, layer_norm
+from rnnc import Gate, State, gate, largest, layer_norm, softmax
 
 T, B, N, D, FEATURES = 5, 3, 2, 5, 4
 CHUNK = 32
@@ -127,3 +127,23 @@ def test_reset_to_in_its_three_forms(shape, staged_cells, emulated_alternating):
 )
 def test_the_cells_of_the_library(name, emulated_alternating):
     compare(rnnc.cells.get(name), CALLS["resets"])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_largest_of_values_far_below_zero(dim, emulated_alternating):
+    """In float64 threads without a unit gave -1, and softmax then divided 0 by 0."""
+
+    @rnnc.cell
+    def far_below(s: State, *, x: Gate = gate(recurrent=False, bias=False)):
+        return 0.1 * largest(x - 900) + softmax(x - 900) * s
+
+    torch.manual_seed(2)
+    wx = torch.randn(B, T, N, dim, 1, dtype=torch.float64)
+    found = {}
+    for backend in ("simulated", "reference"):
+        given = wx.clone().requires_grad_()
+        own = {"variant": "alternating"} if backend == "simulated" else {}
+        (over_time,), _ = rnnc.scan(far_below, given, backend=backend, **own)
+        found[backend] = over_time.detach(), *torch.autograd.grad(over_time.square().sum(), given)
+    for ours, right in zip(found["simulated"], found["reference"], strict=True):
+        torch.testing.assert_close(ours, right, rtol=1e-12, atol=1e-9)

@@ -78,7 +78,7 @@ RNNC_INLINE void over_block(Pass<numbers>& pass, const Combine& combine) {
 template <int stage>
 RNNC_INLINE void first_pass(Pass<1>& pass, const StagedWorkspace& workspace) {
   for_statistics<stage>([&](int i, StatisticKind kind) {
-    pass.of[i][0] = has_largest(kind) ? literal(-1) : real(0);
+    pass.of[i][0] = has_largest(kind) ? lowest() : real(0);
   });
   for_statistic_values<stage>(workspace, [&](int i, StatisticKind kind, real value) {
     real& x = pass.of[i][0];
