@@ -179,7 +179,7 @@ def run_scan(
 
 @constant_in_graphs
 def _runs_without_products(text: str) -> bool:
-    cell = cell_of(text)  # of an older torch's graph, an argument's cell is no constant, its text is
+    cell = cell_of(text)  # torch 2.11 takes no argument of a graph for a constant, but a text of it
     return not (cell.dense_pairs or cell.has_stages)
 
 
