@@ -178,11 +178,7 @@ struct Chunk {
     saved = pack_saved(kept);
     assign(state, next);
   }
-  RNNC_MEMBER u32 ready() const {
-    u32 bits = 0;
-    if (kEarly) repeat<kSteps>([&](int j) { bits |= bits_of(early[j]); });
-    return bits;
-  }
+  RNNC_MEMBER u32 ready() const { return bits_of_steps<kEarly>(early); }
   // Replaces what is carried into the steps by what they leave.
   RNNC_MEMBER void follow(Carried& carried) const {
     States now = {};
@@ -285,12 +281,7 @@ RNNC_INLINE void begin(const ForwardArguments& a, const Tile& tile, Carried& beg
 RNNC_INLINE void run_in_order(const ForwardArguments& a) {
   Tile tile(a, blockIdx.x, groups_of(a), tiles_of(a), 0);
   Chunk chunk;
-  chunk.begin(a, tile.channel);
-  for_tiles_in_order(tile, [&](const Tile& which) { Chunk::copy(a, which); }, [&] {
-    store_zeros(a, tile);
-    if (!tile.runs()) return;
-    chunk.load(a, tile);
-    chunk.prepare();
+  for_tiles_in_order(a, tile, chunk, [&] { store_zeros(a, tile); }, [&] {
     Carried carried;
     if (tile.is_first()) begin(a, tile, carried);
     tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values); });

@@ -71,6 +71,13 @@ RNNC_INLINE u32 bits_of(const real (&values)[n]) {
   repeat<n>([&](int i) { bits |= bits_of(values[i]); });
   return bits;
 }
+// Some bits of all that steps compute early, if they do.
+template <int size, typename Early, int steps>
+RNNC_INLINE u32 bits_of_steps(const Early (&early)[steps]) {
+  u32 bits = 0;
+  if (size) repeat<steps>([&](int j) { bits |= bits_of(early[j]); });
+  return bits;
+}
 
 // A state as it is stored. NOTE: a conversion of two numbers takes a fraction of the time of one's.
 template <typename T>
@@ -292,20 +299,28 @@ RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& cop
   }
 }
 
-// body(tile) for each tile of the block's channels, in order, whose steps copy(tile) has copied by
-// then. A block has one group of channels.
-template <typename Copy, typename Body>
-RNNC_INLINE void for_tiles_in_order(Tile& tile, const Copy& copy, const Body& body) {
-  if (Plan::kWholeWarps) copy(tile);
+// All tiles of the block's channels, in order; a block has one group of channels. `zeros` comes first,
+// and `step` where the chunk of the tile runs, whose steps are loaded and prepared by then. Those of
+// the next tile are on their way.
+template <typename Arguments, typename Chunk, typename Zeros, typename Step>
+RNNC_INLINE void for_tiles_in_order(const Arguments& a, Tile& tile, Chunk& chunk,
+                                    const Zeros& zeros, const Step& step) {
+  chunk.begin(a, tile.channel);
+  if (Plan::kWholeWarps) Chunk::copy(a, tile);
 #pragma unroll 1
   while (true) {
     if (Plan::kWholeWarps) wait_for_copies();
     if (Plan::kWholeWarps && tile.goes_on()) {
       Tile next = tile;
       next.advance();
-      copy(next);
+      Chunk::copy(a, next);
     }
-    body();
+    zeros();
+    if (tile.runs()) {
+      chunk.load(a, tile);
+      chunk.prepare();
+      step();
+    }
     if (tile.number + 1 == tile.tiles) return;
     tile.advance();
   }
