@@ -52,8 +52,8 @@ class PlanRequest:
         return self.features is not None
 
 
-# Plans are chosen for so many steps: of cells with dense matrices, and of others for the nearest
-# below those of the call.
+# Plans are chosen for so many steps: of cells with dense matrices, and of others for the number that
+# has the smallest ratio to those of the call.
 DENSE_STEPS, _STEPS = 1024, (64, 1024, 16384)
 
 
@@ -69,4 +69,4 @@ def steps_like(cell: CellSpec, steps: int) -> int:
     """
     if cell.dense_pairs:  # `recurrence` would import sympy in a first call
         return DENSE_STEPS
-    return max((n for n in _STEPS if n <= steps), default=_STEPS[0])
+    return min(_STEPS, key=lambda n: max(n, steps) / min(n, max(steps, 1)))
