@@ -52,8 +52,8 @@ class PlanRequest:
         return self.features is not None
 
 
-# Plans are chosen for so many steps: of cells with dense matrices, and of others for the number that
-# has the smallest ratio to those of the call.
+# Plans are chosen for so many steps: of cells with dense matrices, and of others for the number
+# that has the smallest ratio to those of the call.
 DENSE_STEPS, _STEPS = 1024, (64, 1024, 16384)
 
 
