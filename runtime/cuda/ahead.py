@@ -13,6 +13,7 @@ from ..store.tuned import Asked
 from .choose import PlanQuestion, choose_plan, question_of
 from .driver.streams import on_device
 from .load import load_kernel
+from .products.rearrange import kernel_writing
 from .wavefront.schedule import LayersSizes, Question, schedule_of
 
 
@@ -35,6 +36,7 @@ def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: 
     gates = len(cell.input_gates)
     sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
     with on_device(torch.device("cuda", index)):
+        kernel_writing(dtype, index)
         for direction in DIRECTIONS if layer_call.for_backward else DIRECTIONS[:1]:
             groups: tuple[int, ...] = (1,)
             if call.at_once:

@@ -19,6 +19,7 @@ from ...targets.by_torch import Moves
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
+from ..launch import Kernel
 from ..load import unit_kernel
 from ..units import begin_to_compile, unit_of
 
@@ -88,7 +89,7 @@ def _launch(
     numbers = array("q", [word for _, words in some for word in words])
     numbers.extend([0] * (_MOST * _WORDS - len(numbers)))
     with on_device(device):
-        kernel = unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device.index, _TYPES[dtype])
+        kernel = kernel_writing(dtype, device.index)
         most = device_limits(device.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
         blocks = max(count for count, _ in some)
         kernel((min(blocks, most), len(some), 1), _Jobs.from_buffer(numbers))
@@ -193,6 +194,11 @@ def jobs_of_splits(
         to = new_of_heads(like, (count, *parts.shape[2:]), 1, own)
         yield to, [Job(to, parts[:, first : first + count])] if count else []
         first += count
+
+
+def kernel_writing(dtype: torch.dtype, device: int) -> Kernel:
+    """Return the kernel that writes a dtype, compiled if it is not kept."""
+    return unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device, _TYPES[dtype])
 
 
 @lru_cache(maxsize=64)
