@@ -9,7 +9,12 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Input, State, bernoulli, gate, normal, sigmoid, tanh, uniform
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.cuda.tune import TrialCall
 from rnnc.runtime.scan import sampled
+from rnnc.runtime.store.tuned import Asked
 
 from ...linear_scans import small_tiles
 
@@ -135,22 +140,21 @@ def check(inputs_for, poisoned, monkeypatch):
     return checked
 
 
-CASES = [
+OTHERS = [
     ("block", dense, (11, 7, 1, 24), SINGLE, True),
     ("cluster", dense, (19, 6, 1, 72), SINGLE, False),
-    ("grid", dense, (19, 5, 1, 72), SINGLE, False),
     ("grid", dense, (19, 5, 1, 72), HALF, True),
     ("walk", own, (11, 21, 1, 5), SINGLE, False),
     ("walk", own, (3, 19, 2, 32), HALF, True),
 ]
-QUICK = [2]  # the grid
+CASES = [
+    ("grid", dense, (19, 5, 1, 72), SINGLE, False),
+    *(pytest.param(*case, marks=slow) for case in OTHERS),
+]
 
 
 @pytest.mark.parametrize("masked", [pytest.param(False, marks=slow), True])
-@pytest.mark.parametrize(
-    ("kind", "cell", "sizes", "dtype", "reverse"),
-    [case if i in QUICK else pytest.param(*case, marks=slow) for i, case in enumerate(CASES)],
-)
+@pytest.mark.parametrize(("kind", "cell", "sizes", "dtype", "reverse"), CASES)
 def test_kernels_of_all_steps(kind, cell, sizes, dtype, masked, reverse, check, emulated_blocks):
     check(cell, sizes, dtype, masked, reverse, variant=kind)
     assert {plan.kind for plan in emulated_blocks} == {kind}
@@ -165,7 +169,20 @@ def test_scans(masked, parts, check, emulated_blocks, monkeypatch):
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [pytest.param(False, marks=slow), True])
 def test_alternating_plans(masked, save, check, emulated_alternating):
     check(dense, (5, 7, 2, 8), SINGLE, masked, save == "states", variant="alternating", save=save)
     assert {plan.kind for plan in emulated_alternating} == {"alternating"}
+
+
+def test_a_trial_of_plans_touches_no_generator_of_torch(emulated_blocks):
+    """What `rnnc tune` runs; its numbers are those of a generator of its own."""
+    limits = limits_of("H200")
+    asked = Asked(dense, Shape(1, 24, batch=11, steps=7, dtype="float32"), limits)
+    plan, before = plan_for(dense, asked.shape, limits, "block"), torch.get_rng_state()
+    trial = TrialCall(asked, torch.device("cpu"), 7)
+    done = trial.forward(plan.forward)
+    trial.backward(plan.backward, done)
+    assert {each.direction for each in emulated_blocks} == {"forward", "backward"}
+    assert done.last[0].std() > 0
+    assert torch.equal(torch.get_rng_state(), before)
