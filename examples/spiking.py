@@ -8,13 +8,16 @@ over steps. They classify spikes that lie on smooth random curves (Zenke & Vogel
 the times of spikes tell the classes apart. The first step must have the same loss and gradients,
 the mean curves of three seeds must be as close as seeds are, and every output must be 0 or 1; else
 the exit status is 1. The folder `--out` gets spiking.png: the curves, and the spikes of a trained
-layer. `--speed` times forward + backward of the two layers alone.
+layer; and spiking.json: what was found. `--speed` times forward + backward of the two layers alone,
+for spiking_speed.json.
 """
 
 import os
+import shlex
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 # Threads that wait by spinning slow each other down when other programs use the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -25,6 +28,7 @@ import torch
 import typer
 from matplotlib.figure import Figure
 from rich.table import Table
+from rnnc.bench.report import Record
 from rnnc.cli.progress import track
 from torch import Tensor, nn
 
@@ -212,7 +216,7 @@ def milliseconds(model: nn.Module, x: Tensor, repeat: int = 5) -> float:
     return sorted(times[1:])[repeat // 2]  # the first compiles
 
 
-def compare_speed(batch: int, units: int, steps: int) -> None:
+def compare_speed(batch: int, units: int, steps: int, path: Path) -> None:
     ours = Rnnc(units, units).to(DEVICE)
     x = (torch.rand(batch, steps, units, device=DEVICE) < 0.05).float()
     one, other = milliseconds(ours, x), milliseconds(SnnTorch(ours), x)
@@ -220,6 +224,17 @@ def compare_speed(batch: int, units: int, steps: int) -> None:
         f"B {batch}, {units} units, T {steps}, forward + backward: rnnc {one:.3g} ms, snnTorch"
         f" {other:.4g} ms, {other / one:.1f} times"
     )
+    sizes = {"batch": batch, "units": units, "steps": steps}
+    write(path, **sizes, milliseconds={"rnnc": one, "snnTorch": other})
+
+
+def write(path: Path, **found: Any) -> None:
+    """Write what was found as JSON, with the command, the machine and the day."""
+    command = shlex.join(["python", "examples/spiking.py", *sys.argv[1:]])
+    record = Record(DEVICE, command, snntorch=snntorch.__version__)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record.into(path)
+    record.write(**found)
 
 
 def main(
@@ -233,10 +248,10 @@ def main(
     """Compare the first step, the curves and the time per epoch."""
     torch.set_num_threads(threads)
     if speed:
-        compare_speed(128, units, 500)
+        compare_speed(128, units, 500, out / "spiking_speed.json")
         return
     x, labels = curves(0)
-    ours, theirs, wrong = [], [], []
+    ours, theirs, wrong, apart = [], [], [], dict[str, float]()
     for seed in range(seeds):
         torch.manual_seed(seed)
         model = Rnnc().to(DEVICE)
@@ -257,10 +272,11 @@ def main(
         middle = sorted(curve.seconds for curve in found)[seeds // 2]
         others = f"{sum(c.others for c in found)} of {sum(c.outputs for c in found)}"
         table.add_row(name, losses, accuracies, f"{middle:.2f}", others)
-    out.mkdir(parents=True, exist_ok=True)
+    found = {"rnnc": [c._asdict() for c in ours], "snnTorch": [c._asdict() for c in theirs]}
+    write(out / "spiking.json", first_step=apart, runs=found, wrong=wrong)
     with torch.no_grad():
         draw(ours, theirs, model(x[:1])[1][0], out / "spiking.png")
-    rich.print(table, f"The picture is in {out}.")
+    rich.print(table, f"The picture and the results are in {out}.")
     if wrong:
         rich.print(f"[red]Not as they should be: {', '.join(wrong)}.")
         raise typer.Exit(1)

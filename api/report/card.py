@@ -119,7 +119,7 @@ def _work(cell: CellSpec, shape: Shape) -> tuple[PerUnit, ...]:
     product = 2 * len(cell.dense_pairs) * shape.head_dim
     given = (len(cell.input_gates) + len(cell.inputs)) * one
     states, saved = len(cell.states) * one, len(pointwise.saved) * one
-    read = len(pointwise.reads) * one
+    read = (len(pointwise.reads) + len(cell.inputs)) * one  # inputs are read again
     # The gradient of the output comes in; those of gates and of inputs that have one go out.
     gradients = len(layout_of(cell).gradients) * one
     forward, backward = pointwise.forward.operations, pointwise.backward.operations

@@ -31,7 +31,7 @@ def answers(card: Card, choice: Choice, timelines: tuple[Timeline, ...]) -> tupl
         choice: its plan.
         timelines: of both directions; none without a plan.
     """
-    kept = ", ".join(card.kept) or "no values of gates"
+    kept = ", ".join((*card.kept, *card.drawn)) or "no values of gates"
     found = [
         Answer(
             "What does it keep?",

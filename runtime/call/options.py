@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+from torch import Tensor
+
+from ...cellspec.errors import kind_of
 from ...errors import TensorError
 
 Word = TypeVar("Word", bound=str | None)
@@ -21,5 +24,7 @@ def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
 def check_flag(name: str, value: Any) -> bool:
     """Return an option that is True or False, not a number or a string."""
     if not isinstance(value, bool):
-        raise TensorError(name, repr(value), "True or False", f"{name}=True")
+        # A compiler cannot print a tensor.
+        found = kind_of(value) if isinstance(value, Tensor) else repr(value)
+        raise TensorError(name, found, "True or False", f"{name}=True")
     return value

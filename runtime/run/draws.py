@@ -17,6 +17,7 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...cellspec.noise.draw import Draw, Kind
 from ...errors import TensorError
+from ..call.options import check_flag
 
 # Fills an empty tensor from a distribution with the numbers of its arguments.
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
@@ -191,8 +192,7 @@ def check_drawing(sample: Any, generator: Any, device: torch.device) -> None:
     Raises:
         TensorError: `sample` is no bool, or `generator` none of torch on the call's device.
     """
-    if not isinstance(sample, bool):
-        raise TensorError("sample", repr(sample), "True or False", "sample=True")
+    check_flag("sample", sample)
     if generator is None:
         return
     write = f"torch.Generator({str(device)!r})"

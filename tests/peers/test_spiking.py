@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -66,6 +67,12 @@ def test_a_short_run_counts_spikes_and_draws(example, tmp_path, monkeypatch, cap
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.count(f"0 of {2 * 64 * 30 * example.HIDDEN}") == 2
     assert (tmp_path / "demo" / "spiking.png").read_bytes().startswith(b"\x89PNG")
+    told = json.loads((tmp_path / "demo" / "spiking.json").read_text("utf-8"))
+    assert told["machine"]["torch"] == torch.__version__
+    assert max(told["first_step"].values()) < 1e-4
+    assert told["wrong"] == []
+    for runs in told["runs"].values():
+        assert [(len(run["losses"]), run["others"]) for run in runs] == [(1, 0)] * 2
 
 
 def test_a_curve_outside_the_spread_is_noticed(example):
@@ -77,11 +84,15 @@ def test_a_curve_outside_the_spread_is_noticed(example):
     assert not example.within_spread(ours, found((1.1, 0.9), (1.2, 0.9)))
 
 
-def test_speed_is_that_of_both_layers(example, monkeypatch, capsys):
+def test_speed_is_that_of_both_layers(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         example, "milliseconds", lambda model, x: 2.0 * isinstance(model, example.SnnTorch) + 1
     )
-    example.compare_speed(2, 4, 6)
+    path = tmp_path / "demo" / "spiking_speed.json"
+    example.compare_speed(2, 4, 6, path)
     assert "B 2, 4 units, T 6, forward + backward: rnnc 1 ms, snnTorch 3 ms, 3.0 times" in " ".join(
         capsys.readouterr().out.split()
     )
+    told = json.loads(path.read_text("utf-8"))
+    assert told["milliseconds"] == {"rnnc": 1.0, "snnTorch": 3.0}
+    assert (told["batch"], told["units"], told["steps"]) == (2, 4, 6)

@@ -86,3 +86,13 @@ def test_a_compiled_call_says_how_to_do_without_a_generator():
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"holds no generator.*inputs={…}"):
         rnn(torch.randn(T, B, INPUT), generator=torch.Generator())
+
+
+def test_a_compiled_call_says_that_a_tensor_is_no_bool():
+    rnn, x = rnnc.RNN(kept, INPUT, HIDDEN), torch.randn(T, B, INPUT)
+    torch._dynamo.reset()
+    compiled = torch.compile(rnn, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"'sample', 'a Tensor'"):
+        compiled(x, sample=torch.tensor(True))
+    with pytest.raises(rnnc.TensorError, match="a Tensor\n  wanted: True or False"):
+        rnn(x, sample=torch.tensor(True))

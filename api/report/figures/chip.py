@@ -177,6 +177,7 @@ def _traffic(cell: CellSpec, shape: Shape, plan: KernelPlan) -> list[Move]:
     else:
         found = [
             Move("memory → SM", "saved values and states", (saved + read) * elements),
+            Move("memory → SM", "inputs of the cell", len(cell.inputs) * elements),
             Move("memory → SM", "gradient of the output", elements),
             Move("SM → memory", "gradients of the gates", gates * elements),
         ]

@@ -192,6 +192,17 @@ def test_the_answers_of_an_alternating_plan_say_that_it_is_of_both_directions():
     assert found["What binds?"].startswith("Nothing binds this plan.")
 
 
+def test_what_a_call_draws_is_kept_and_read_again():
+    cell = rnnc.zoneout("lstm", {"h": 0.1, "c": 0.1})
+    report = Report.of(cell, rnnc.Shape(12, 64), limits_of("H200"))
+    kept = "sigmoid_i, sigmoid_f, tanh_z, sigmoid_o, zoneout_h, zoneout_c, and its states"
+    assert report.answers[0].answer == f"{kept}: 16 bytes per step and unit."
+    card, inputs = report.card, 2
+    assert card.work[1].reads == 2 * (len(card.kept) + len(card.reads) + inputs + 1)
+    moved = {move.what: move.size for move in report.kernels[1].chip.moves}
+    assert moved["inputs of the cell"] == inputs * 16 * 12 * 64 * 2  # 16 rows, two bytes
+
+
 def test_a_long_docstring_leaves_room_for_the_answers(page):
     doc = "The first.\n\nThe second\nparagraph.\n\nThe third."
     text = page(rnnc.cells.elman.model_copy(update={"doc": doc}))
