@@ -22,7 +22,7 @@ def listed(before: str, items: Iterable[str], after: str = "", depth: int = 0) -
     Example:
         >>> from rnnc.cellspec.expression.lines import listed
         >>> [len(line) for line in listed("from ", [f"t{n} = {n}" for n in range(30)], ":")]
-        [156, 112]
+        [154, 133]
     """
     width = LONGEST_LINE - INDENT * depth
     lines, line = [], before

@@ -13,7 +13,7 @@ import jinja2.meta
 import pytest
 import rnnc
 from rnnc.cellspec.expression.graph import everywhere
-from rnnc.cellspec.expression.node import both, compare, number, symbol
+from rnnc.cellspec.expression.node import binary, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.derive import derive
@@ -110,7 +110,7 @@ x, y, z = map(symbol, "xyz")
         (x / (y + z), "x/(y + z)"),
         (rnnc.where.of(compare(">", x, number(0)), y, 1), "where((x > real(0)), y, real(1))"),
         (
-            rnnc.where.of(both(compare(">", x, y), compare("<", y, z)), y, z),
+            rnnc.where.of(binary("&", compare(">", x, y), compare("<", y, z)), y, z),
             "where(((x > y) && (y < z)), y, z)",
         ),
         (rnnc.exp.of(-x), "exp(-x)"),

@@ -420,8 +420,15 @@ struct Plan {
 namespace rnnc::scan {
 
 struct Plan {
-  static constexpr int kWarps = 8;
+#ifdef RNNC_PLAIN
+  static constexpr int kWarps = 12;
+  static constexpr int kChunk = 16;  // steps per thread
+#else
+  static constexpr int kWarps = 16;
   static constexpr int kChunk = 8;  // steps per thread
+#endif
+  static constexpr int kParts = 1;  // of a warp, with other steps of the same channels
+  static constexpr bool kSequential = false;  // a block takes all tiles of its channels
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
 };
 
@@ -435,10 +442,10 @@ __device__ constexpr int kCarriedState[] = {1};  // carried -> state
 namespace rnnc::scan_backward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 66944;  // bytes per block
+constexpr int kPlannedShared = 187008;  // bytes per block
 constexpr int kEarly = 1;  // _early_0
 #else
-constexpr int kPlannedShared = 68992;  // bytes per block
+constexpr int kPlannedShared = 138752;  // bytes per block
 constexpr int kEarly = 3;  // sigmoid_o, _early_0, sigmoid_f
 #endif
 using Early = real[at_least_one(kEarly)];
@@ -563,10 +570,11 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 
 namespace rnnc::scan_forward {
 
-constexpr int kPlannedShared = 37248;  // bytes per block
 #ifdef RNNC_PLAIN
+constexpr int kPlannedShared = 140800;  // bytes per block
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
+constexpr int kPlannedShared = 75264;  // bytes per block
 constexpr int kEarly = 4;  // _early_0, _early_1, _early_2, a_0_0
 #endif
 using Early = real[at_least_one(kEarly)];

@@ -119,7 +119,7 @@ DIFFERENCES = {
     "a place in a long equation": (
         edited(f"return {LONG}, c"),
         edited(f"return {LONG.replace('15.5', '15.7')}, c"),
-        ("own, with …", "tanh(15.5*g)", "…\n  wanted: those of own, with …", "tanh(15.7*g)"),
+        ("own, with …", "tanh(15.5*g)", "\n  wanted: those of own, with …", "tanh(15.7*g)"),
     ),
     "a factor, which changes the order of the lines": (
         edited("return tanh(g), tanh(c)"),

@@ -8,6 +8,7 @@
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/time.cuh"
+#include "lib/ptx/launder.cuh"
 #include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {

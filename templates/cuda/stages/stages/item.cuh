@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item.cuh"
+#include "lib/ptx/launder.cuh"
 #include "lib/ptx/vec.cuh"
 
 namespace rnnc {
