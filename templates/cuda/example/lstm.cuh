@@ -571,7 +571,7 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 namespace rnnc::scan_forward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 140800;  // bytes per block
+constexpr int kPlannedShared = 105600;  // bytes per block
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
 constexpr int kPlannedShared = 75264;  // bytes per block

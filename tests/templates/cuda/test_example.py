@@ -67,7 +67,9 @@ def sources(name: str) -> Iterator[tuple[Source, Source]]:
         # A forward that saves nothing would define the functions of other kinds otherwise.
         derived = derive(walking, activations=save == "gates")
         if kind == "scan":  # both directions have one struct of sizes
-            plan = Plan(replace(plan.forward, chunk=plan.backward.chunk), plan.backward)
+            names = ("warps", "chunk", "sequential", "parts")
+            sizes = {each: getattr(plan.backward, each) for each in names}
+            plan = Plan(replace(plan.forward, **sizes), plan.backward)
         for each in forms(name, plan):
             yield tuple(render(derived, kernel) for kernel in (each.forward, each.backward))
     derived = derive(cell, activations=save == "gates")
