@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..cellspec.expression.lines import listed
+from ..cellspec.expression.lines import assigned, listed
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
 
@@ -155,9 +155,7 @@ def lines_of(
         yield from ((line, ()) for line in heads)
         for text, terms in lines_of(statement.statements, depth + 1):
             yield f"  {text}", terms
-        *names, last = map(str, statement.targets)
-        first, *values = map(str, statement.new)
-        for line in listed("", [*names, f"{last} = {first}", *values], "", depth + 1):
+        for line in assigned(map(str, statement.targets), map(str, statement.new), depth + 1):
             yield f"  {line}", ()
 
 

@@ -34,3 +34,21 @@ def listed(before: str, items: Iterable[str], after: str = "", depth: int = 0) -
             line = " " * 2 * INDENT
         line += part
     return [*lines, line.rstrip()]
+
+
+def assigned(names: Iterable[str], values: Iterable[str], depth: int = 0) -> list[str]:
+    """An assignment of values to as many names, as lines that are not too long.
+
+    Args:
+        names: before the sign, at least one.
+        values: after it.
+        depth: as of `listed`.
+
+    Example:
+        >>> from rnnc.cellspec.expression.lines import assigned
+        >>> assigned(["a", "b"], ["b", "a + b"])
+        ['a, b = b, a + b']
+    """
+    *others, last = names
+    first, *more = values
+    return listed("", [*others, f"{last} = {first}", *more], depth=depth)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .graph import uses
 from .lines import INDENT
@@ -151,12 +151,8 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
-        depth: int = 0,
     ) -> Naming:
-        """The naming of a scope, given the names that it begins with, and those that are free.
-
-        Its lines are indented by `depth`, the number of loops around them.
-        """
+        """The naming of a scope, given the names that it begins with, and those that are free."""
         nodes = ordered(roots)
         loops = [node for node in nodes if node.op == "repeat"]
         found = {argument for loop in loops for argument in loop.args if not argument.is_leaf}
@@ -173,13 +169,13 @@ class _Writer:
             found |= own
             found |= _written_again(nodes, roots, found)
         before = {*free.used}, free.count
-        written = self._written(roots, nodes, found, outer, symbols, free, depth)
+        written = self._written(roots, nodes, found, outer, symbols, free)
         named = sum(isinstance(statement, Named) for statement in written.statements)
         if self.width is not None and named > sum(node.op not in LOOPS for node in found):
             # An author's names are better places to cut a text than others.
             free.used, free.count = before
             found |= own - set(roots)
-            written = self._written(roots, nodes, found, outer, symbols, free, depth)
+            written = self._written(roots, nodes, found, outer, symbols, free)
         return written
 
     def _written(
@@ -190,11 +186,9 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
-        depth: int,
     ) -> Naming:
         """The naming of a scope with names for some nodes, and others where a text is too long."""
         names, statements = dict(outer), list[Named | Loop]()
-        width = None if self.width is None else self.width - INDENT * depth
         texts = {node: (name, ATOM) for node, name in outer.items()}
         texts |= {node: (symbol.name, ATOM) for node, symbol in symbols.items()}
 
@@ -208,13 +202,13 @@ class _Writer:
                 own = tuple(free.of(result) for result in results_of(node))
                 names |= zip(results_of(node), own, strict=True)
                 texts |= {result: (names[result], ATOM) for result in results_of(node)}
-                body = self._body(node, own, names, symbols, free, depth + 1)
+                body = self._body(node, own, names, symbols, free)
                 statements.append(Loop(node, own, body))
             elif node.op != "result" and node not in texts:
-                if width is not None:
+                if self.width is not None:
                     texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
                     for argument in longest_first(node, texts, names):
-                        if len(texts[node][0]) <= width:
+                        if len(texts[node][0]) <= self.width:
                             break
                         name(argument)
                         texts[node] = spell_node(node, [texts[a] for a in node.args], PYTHON)
@@ -229,7 +223,6 @@ class _Writer:
         outer: Mapping[Node, str],
         symbols: Mapping[Node, Node],
         free: TemporaryNames,
-        depth: int,
     ) -> Naming:
         names: dict[Node, str] = {carried(i): name for i, name in enumerate(own)}
         leaves: dict[Node, Node] = {}
@@ -238,7 +231,8 @@ class _Writer:
                 names[unchanged(i)] = outer[value]
             else:
                 leaves[unchanged(i)] = symbols.get(value, value)
-        return self.naming(body_of(loop).roots, names, leaves, free, depth)
+        inner = self if self.width is None else replace(self, width=self.width - INDENT)
+        return inner.naming(body_of(loop).roots, names, leaves, free)
 
 
 def longest_first(
@@ -295,8 +289,7 @@ def worth_a_name(roots: Iterable[Node], depth: int = _DEPTH) -> list[Node]:
     return list(found)
 
 
-def _is_moderate(roots: Iterable[Node], nodes: list[Node]) -> bool:
-    roots = list(roots)
+def _is_moderate(roots: tuple[Node, ...], nodes: list[Node]) -> bool:
     sizes: dict[Node, int] = {}
     depths: dict[Node, int] = {}
     for node in nodes:

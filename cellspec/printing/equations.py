@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..expression.graph import rewritten
-from ..expression.lines import INDENT, LONGEST_LINE, listed
+from ..expression.lines import INDENT, LONGEST_LINE, assigned, listed
 from ..expression.node import Node, ordered, symbol
 from ..expression.sharing import LOOPS, Loop, Named, Naming, naming
 from ..expression.text import to_text
@@ -72,9 +72,7 @@ def _head(loop: Loop, named: Mapping[Node, str], depth: int) -> list[str]:
 
 def _end(loop: Loop, depth: int) -> list[str]:
     """The lines of the carried values after a pass."""
-    *names, last = loop.names
-    first, *values = _values(loop.body)
-    return listed("", [*names, f"{last} = {first}", *values], "", depth)
+    return assigned(loop.names, _values(loop.body), depth)
 
 
 def _values(written: Naming) -> list[str]:
