@@ -4,6 +4,8 @@
 
 #include "lib/cell/item_backward.cuh"
 #include "lib/kernels/scan/staged.cuh"
+#include "lib/kernels/scan/step_inputs.cuh"
+#include "lib/kernels/scan/tiles_of_block.cuh"
 #include "lib/kernels/walk/read_values.cuh"
 
 namespace rnnc::scan_backward {

@@ -7,6 +7,8 @@
 
 #include "lib/cell/item_forward.cuh"
 #include "lib/kernels/scan/staged.cuh"
+#include "lib/kernels/scan/step_inputs.cuh"
+#include "lib/kernels/scan/tiles_of_block.cuh"
 #include "lib/ptx/math.cuh"
 
 namespace rnnc::scan_forward {
