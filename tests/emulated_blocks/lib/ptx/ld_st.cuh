@@ -1,5 +1,4 @@
 #pragma once
-#include "lib/ptx/launder.cuh"
 #include "lib/ptx/types.cuh"
 namespace rnnc {
 inline u32 shared_address(const void* pointer) {
