@@ -241,9 +241,9 @@ def with_values(
     """The constants of a cell, some of them with other values.
 
     Args:
-        constants: of the cell.
-        values: new values by name.
-        cell: its name, for messages.
+        constants: the constants as they are.
+        values: the new value of each constant that changes, under the constant's name.
+        cell: the name of the cell, for messages.
 
     Raises:
         CellError: the cell has no such constant, or a value is not finite.

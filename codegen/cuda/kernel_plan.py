@@ -179,7 +179,7 @@ class KernelPlan(ABC):
         return False
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
-        """What the template gets besides the values that all templates get, by name."""
+        """Values for the template of this kind of plan alone: a mapping from names to values."""
         return {}
 
     def with_more_registers(self, limits: Limits) -> Self | None:

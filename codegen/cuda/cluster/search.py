@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
-from ...derive import derive
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
 from ..cost.estimate import StepEstimate
@@ -80,6 +79,7 @@ def _ranked(
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
     clusters = shape.heads * math.ceil(shape.batch / TILE_N)
+    has_loops = inputs.pointwise.program(direction).has_loops
     found = []
     for size in SIZES:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
@@ -95,7 +95,7 @@ def _ranked(
                 units=best["units"],
                 splits=best["splits"],
             )
-            if derive(cell).program(direction).has_loops:
+            if has_loops:
                 plan = plan.for_resident_blocks(limits)
             start = cluster_start(inputs, plan)
             estimate = StepEstimate.of(cluster_step(inputs, plan), start)

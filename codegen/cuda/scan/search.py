@@ -33,7 +33,7 @@ _WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
 _WARPS_IN_ORDER: dict[Direction, tuple[int, ...]] = {"forward": (12, 8, 4), "backward": (12, 4)}
 _MOST_IN_ORDER = 12  # an SM has 16 barriers for a block
 _MOST_BLOCKS_IN_ORDER = 4  # for which the compiler leaves registers
-_PARTS = (1, 2)  # of a warp of such a block
+_PARTS = (0, 1, 2)  # of a warp of such a block; 0 for tiles that blocks take in turns
 # Bytes of an element of a thread's steps, at most; in order more if it has so many registers.
 _MOST_BYTES, _MOST_BYTES_IN_ORDER, _MANY_REGISTERS = 64, 32, 136
 # Steps per thread.
@@ -55,7 +55,7 @@ def scan_kernels(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: a scan does not compute the direction; says what keeps it.
     """
     form = _form(request, direction)
-    found = (_own(request, form, direction, parts) for parts in _in_parts(request))
+    found = (_own(request, form, direction, parts) for parts in _PARTS)
     return tuple(sorted(found, key=lambda plan: plan.cost))
 
 
@@ -70,7 +70,7 @@ def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         PlanError: as `scan_kernels`.
     """
     form, own = _form(request, direction), scan_kernels(request, direction)
-    sizes = product(_WARPS, _CHUNKS[direction], (1, 2, 3, 4), (0, *_PARTS))
+    sizes = product(_WARPS, _CHUNKS[direction], (1, 2, 3, 4), _PARTS)
     found = (
         _plan(request, form, direction, warps, chunk, blocks, parts)
         for warps, chunk, blocks, parts in sizes
@@ -108,11 +108,6 @@ def _form(request: PlanRequest, direction: Direction) -> Form:
             "a step that is affine in what it carries on, in each direction",
             'variant="auto"',
         ) from None
-
-
-def _in_parts(request: PlanRequest) -> tuple[int, ...]:
-    """The numbers of parts of a warp that may serve a request; 0 for tiles in turns."""
-    return (0, *_PARTS)
 
 
 def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> ScanPlan:
