@@ -83,7 +83,7 @@ PARTS = (0, 1, 2)
 
 def scan_in_parts(patch: pytest.MonkeyPatch, parts: int) -> None:
     """Let `variant="scan"` take plans with so many parts."""
-    patch.setattr(search, "_in_parts", lambda *_: (parts,))
+    patch.setattr(search, "_PARTS", (parts,))
     _plan_anew(patch, for_auto=False)
 
 
