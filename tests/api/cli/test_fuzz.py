@@ -40,6 +40,15 @@ def test_modules_are_drawn_on_demand(run: Callable[..., Result]) -> None:
     assert "2 right, 0 wrong, 0 discarded (0.0%)" in lines[1]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at SIGINT, which a process that a shell runs behind ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_stopped_says_what_has_ended(
     run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
