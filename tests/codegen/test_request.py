@@ -12,7 +12,16 @@ from rnnc.codegen.shape import Shape
 
 @pytest.mark.parametrize(
     ("steps", "like"),
-    [(0, 64), (1, 64), (256, 64), (257, 1024), (1000, 1024), (4096, 1024), (4097, 16384)],
+    [
+        (0, 64),
+        (1, 64),
+        (256, 64),
+        (257, 1024),
+        (1000, 1024),
+        (5000, 1024),
+        (16383, 1024),
+        (16384, 16384),
+    ],
 )
 def test_a_plan_is_chosen_for_steps_of_about_those_of_the_call(steps, like):
     assert steps_like(rnnc.cells.hgrn, steps) == like
