@@ -55,8 +55,8 @@ class PlanRequest:
 # A plan of a cell with dense matrices is chosen for so many steps.
 DENSE_STEPS = 1024
 # The same of other cells, by the fewest steps of a call. NOTE: a scan of few units is faster than a
-# walk well below 1,024 steps: HGRN, B 1, 4 x 512, takes 8 us in place of 20 for 512 of them (forward,
-# H100, 2026-11-27).
+# walk well below 1,024 steps: HGRN, B 1, 4 x 512, takes 8 us in place of 20 for 512 of them
+# (forward, H100, 2026-11-27).
 _STEPS_FROM = {0: 64, 257: 1024, 16384: 16384}
 
 
