@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import ELEMENT_BYTES, Dtype, counted
 from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
+from ..limits import Limits
 from ..mma import WARP
 from ..unit_plan import UnitPlan
 from .form import form_of
@@ -133,6 +134,21 @@ class ScanPlan(UnitPlan):
         if self.sequential:
             return LaunchShape(self.threads, self.shared)
         return LaunchShape(self.threads, self.shared, waits_for="all")
+
+    def with_more_registers(self, limits: Limits) -> Self | None:
+        """The same plan with fewer blocks per SM, or tiles in turns with fewer warps.
+
+        Args:
+            limits: the GPU.
+        """
+        more = super().with_more_registers(limits)
+        few = self.warps - _GROUP
+        if more is not None or self.sequential or few <= 0:
+            return more
+        # By the estimate a tile of fewer steps takes less than blocks that take all tiles of few
+        # channels, which are the other plans.
+        fewer = replace(self, warps=few).sharing(limits, self.blocks_per_multiprocessor)
+        return fewer if fewer.registers > self.registers else None
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
         """What is carried, and the functions of a step.

@@ -125,6 +125,16 @@ def test_a_kernel_that_spills_may_have_more_registers():
     assert found == [(4, 128), (2, 255)]
 
 
+def test_tiles_in_turns_that_spill_have_fewer_warps():
+    """One block has the SM already: a tile has fewer steps, and a thread more registers."""
+    plan = in_parts(0, "forward")
+    found = []
+    while plan is not None:
+        found.append((plan.warps, plan.tile_steps, plan.registers))
+        plan = plan.with_more_registers(H200)
+    assert found == [(16, 256, 128), (12, 192, 168), (8, 128, 255)]
+
+
 def compiled():
     quick = [("hgrn", "bfloat16", False), ("lru", "float32", True), ("gated", "float64", True)]
     yield from quick
@@ -143,7 +153,15 @@ def test_kernels_compile_without_many_spills(name, dtype, masked):
     request = PlanRequest(cell, Shape(2, 64, 64, dtype=dtype), H200, save="states")
     for direction in DIRECTIONS:
         for plan in scan_kernels(request, direction):
-            plan = replace(plan, masked=masked)
-            (report,) = compile_plan(cell, plan).reports.values()
-            assert report.registers <= plan.registers
-            assert report.spills <= FEW_SPILLS
+            assert spills_of_a_call(cell, replace(plan, masked=masked)) <= FEW_SPILLS
+
+
+def spills_of_a_call(cell, plan):
+    """The bytes that are spilled by the plan, or by the next one where that spills many."""
+    (report,) = compile_plan(cell, plan).reports.values()
+    assert report.registers <= plan.registers
+    if report.spills > FEW_SPILLS:
+        plan = plan.with_more_registers(H200)
+        (report,) = compile_plan(cell, plan).reports.values()
+        assert report.registers <= plan.registers
+    return report.spills
