@@ -64,6 +64,23 @@ def test_products_of_coefficients_may_leave_the_range_of_the_dtype(dtype, kind, 
     assert h[0, 43, 0, 2] > 1e37
 
 
+@pytest.mark.parametrize("largest", [1e100, 1e300])
+def test_products_in_float64_may_leave_its_range(largest, monkeypatch):
+    """Coefficients whose products overflow after a step or three, while all states are 0."""
+    small_tiles(monkeypatch)
+    scan_in_parts(monkeypatch, 0)
+    wx = torch.zeros(1, 40, 1, 2, 2, dtype=torch.float64)
+    wx[..., 0] = largest
+    wx[:, 24:, :, :, 0] = 0.5
+    wx[:, 24, :, :, 1] = 1
+    seed = torch.zeros(1, 40, 1, 2, dtype=torch.float64)
+    seed[:, 26:, :, 1] = 1
+    wx[:, 25, :, 1, 0] = 0  # no gradient reaches the steps before
+    for got, wanted in zip(run("simulated", "scan")(wx, seed), LOOP(wx, seed), strict=True):
+        assert not got.isnan().any()
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bits_wherever_tiles_begin(kind, monkeypatch):
     """Blocks that are on the chip at once: how many takes no part in the result."""

@@ -61,8 +61,7 @@ struct Map {
       repeat<kCarried>([&](int i) { column[j][i] = restarts ? Factor(0) : column[j][i]; });
     });
   }
-  // Keeps mantissas near 1. NOTE: at least every kRescaled steps, whose coefficients have the
-  // exponents of a float.
+  // Keeps mantissas near 1. NOTE: at least every kRescaled steps, whose product must not overflow.
   RNNC_MEMBER void rescale() {
     repeat<kCarried>([&](int j) {
       Factor most = 0;
@@ -125,6 +124,7 @@ struct Map {
     rescale();
   }
 };
-constexpr int kRescaled = sizeof(Factor) == 8 ? 4 : 1;
+// Four coefficients of float32 elements fit a double.
+constexpr int kRescaled = sizeof(Factor) > sizeof(real) ? 4 : 1;
 
 }  // namespace rnnc::scan
