@@ -142,3 +142,27 @@ def test_a_clip_between_two_parts_is_no_map(inputs_for, emulated_blocks, poisone
     got, wanted = call.run("simulated", variant="walk"), call.run("reference", double=True)
     for name, value in wanted.items():
         torch.testing.assert_close(got[name].double(), value, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [0, 1])
+def test_layers_of_a_module_in_both_directions(parts, emulated_blocks, poisoned, monkeypatch):
+    """Their wx takes what the forward saves, and lanes behind the last channel read it too."""
+    small_tiles(monkeypatch)
+    scan_in_parts(monkeypatch, parts)
+    sizes = {"num_layers": 2, "bidirectional": True, "heads": 2}
+    ours = rnnc.RNN(rnnc.cells.mingru, 5, 6, variant="scan", backend="simulated", **sizes)
+    loop = rnnc.RNN(rnnc.cells.mingru, 5, 6, backend="reference", **sizes).double()
+    loop.load_state_dict(ours.state_dict())
+    x, seed = torch.randn(19, 4, 5), torch.randn(19, 4, 12)
+    masks = {"lengths": torch.tensor([19, 1, 17, 8]), "reset": torch.rand(19, 4) < 0.15}
+    for given in ({}, masks):
+        found = []
+        for module in (ours, loop):
+            leaf = x.detach().clone().to(next(module.parameters()).dtype).requires_grad_()
+            y, last = module(leaf, **given)
+            module.zero_grad()
+            y.backward(seed.to(y.dtype))
+            found.append([y, last[0], leaf.grad, *(p.grad for p in module.parameters())])
+        for got, wanted in zip(*found, strict=True):
+            torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-4, atol=1e-4)
+    assert {plan.kind for plan in emulated_blocks} == {"scan"}

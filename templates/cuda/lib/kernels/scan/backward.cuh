@@ -97,6 +97,7 @@ struct Chunk {
       repeat<Cell::kStates>([&](int s) { given[s] = a.d_states[s]; });
     } else {
       tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+      wait_for_loads();
     }
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);

@@ -87,6 +87,7 @@ struct Chunk {
       lane = tile.lane;
     } else {
       tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
+      wait_for_loads();
     }
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
