@@ -85,7 +85,8 @@ def noisy(cell: CellSpec | str, sigma: float | str, gates: Iterable[str] | None 
     """
     spec = _spec(cell)
     names = [gate.name for gate in spec.gates]
-    chosen = names if gates is None else [gates] if isinstance(gates, str) else list(gates)
+    several = isinstance(gates, Iterable) and not isinstance(gates, str)
+    chosen: list[Any] = names if gates is None else list(gates) if several else [gates]
     _check_names("noise", spec, chosen, names, "gate", "gates=['h']")
     draws = {name: normal(0.0, sigma) for name in names if name in chosen}
     known = {symbol(name): symbol(name) + symbol(f"noise_{name}") for name in draws}

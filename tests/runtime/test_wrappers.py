@@ -128,6 +128,7 @@ TWICE = rnnc.zoneout("lstm", 0.1)
         (lambda: rnnc.zoneout(3, 0.1), "an int", "a function decorated"),
         (lambda: rnnc.noisy("lstm", 0.1, ["k"]), "noise of 'k', which is no gate", "gates=['i']"),
         (lambda: rnnc.noisy("lstm", 0.1, "zo"), "noise of 'zo', which is no gate", "gates=['i']"),
+        (lambda: rnnc.noisy("lstm", 0.1, 3), "noise of 3, which is no gate", "gates=['i']"),
         (lambda: rnnc.noisy("lstm", -1), "normal(0, -1)", "normal(mean=0, std=1)"),
     ],
 )
