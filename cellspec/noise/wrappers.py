@@ -67,8 +67,8 @@ def noisy(cell: str, sigma: float | str, gates: Iterable[str] | None = None) -> 
 def noisy(cell: CellSpec | str, sigma: float | str, gates: Iterable[str] | None = None) -> Any:
     """Make the same cell with noise: each gate has a number of a normal distribution added.
 
-    So has a gate that the cell calls with a value: `n(r * h) + noise_n`. Without samples it is the cell itself. Gates, states and params stay, so that weights of either
-    cell load into the other.
+    So has a gate that the cell calls with a value: `n(r * h) + noise_n`. Without samples it is the
+    cell itself. Gates, states and params stay, so that weights of either cell load into the other.
 
     Args:
         cell: the cell, or its name in `rnnc.cells`.
