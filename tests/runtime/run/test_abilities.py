@@ -19,7 +19,8 @@ import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.program.program import Program
-from rnnc.runtime.run import projected_direction, reference
+from rnnc.runtime.run import reference
+from rnnc.runtime.run.projected import direction
 
 B, T, INPUT, HIDDEN = 2, 5, 3, 4
 
@@ -144,7 +145,7 @@ class Seen:
         for of, name in (
             *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
             (Program, "__call__"),
-            (projected_direction, "run_call"),
+            (direction, "run_call"),
             (reference, "scan_reference"),
         ):
             self._note(monkeypatch, of, name)
