@@ -137,7 +137,7 @@ def emit_called_functions(program: Program, dtype: Dtype) -> str:
 
 
 def calls_very_often(program: Program, dtype: Dtype) -> bool:
-    """Whether a program calls functions so often that a compiler takes long for one function.
+    """Return True if a program calls functions so often that a compiler takes long.
 
     Args:
         program: with the calls that `emit_called_functions` writes.
@@ -163,13 +163,13 @@ def _called(program: Program, dtype: Dtype) -> dict[str, int]:
 
 
 def _uses(program: Program) -> Counter[str]:
-    """How often a program uses each function."""
+    """Return how often a program uses each function."""
     values = (statement.value for statement in assignments(program.statements))
     return Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
 
 
 def _length(function: ElementwiseFunction, dtype: Dtype) -> float:
-    """How long a function's code is, as a multiple of one that counts; 0 for some instructions."""
+    """Return the length of a function's code, of which 1 counts; 0 for some instructions."""
     inside = _inside(function)
     if not _LOOPS.isdisjoint(inside):
         return MOST_COPIES / MOST_COPIES_OF_LOOPS
@@ -195,7 +195,7 @@ def _emit_call(function: ElementwiseFunction) -> str:
 
 
 def needs_more_functions(programs: Iterable[Program]) -> bool:
-    """Whether the programs call a function of the header of the namespace `fn`."""
+    """Return True if the programs call a function of the header of the namespace `fn`."""
     return any(f.free_name for f in _used_rows(programs))
 
 

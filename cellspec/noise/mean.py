@@ -60,7 +60,7 @@ def _without_zeros(roots: tuple[Node, ...], zeros: set[Node]) -> dict[Node, Node
 
 
 def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:
-    """Where a drawn value of a step passes anything but + and ·, each with its names.
+    """Return where a drawn value of a step passes anything but + and ·, each with its names.
 
     The mean of such a node is not what the node gives for the mean. A product is in order where
     its factors depend on different draws, which are independent.

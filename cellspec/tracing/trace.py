@@ -30,7 +30,7 @@ CellType = TypeVar("CellType", bound=CellSpec)
 
 
 def _input() -> Input:
-    """What an argument `dt: Input` declares, which has no options."""
+    """Return what an argument `dt: Input` declares, which has no options."""
     return Input(name="")
 
 
