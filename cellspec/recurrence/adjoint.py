@@ -1,4 +1,4 @@
-"""Whether the backward of a cell without dense matrices is linear in its cotangents over time."""
+"""Linearity in time of the backward of a cell without dense matrices, in its cotangents."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def whole(programs: Sequence[Program]) -> Program:
 
 
 def described(exchanged: Exchanged) -> str:
-    """What an exchange gives, as a line of text."""
+    """Return what an exchange gives, as a line of text."""
     if isinstance(exchanged, Statistic):
         names, values = ", ".join(exchanged.names), ", ".join(exchanged.arguments)
         return f"{names} = {exchanged.kind} over the units of {values}"

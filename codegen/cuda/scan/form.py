@@ -1,4 +1,4 @@
-"""What a scan over tiles of steps computes of a cell: which states it carries, by which map.
+"""Form of a cell that a scan over tiles of steps computes: which states it carries, by which map.
 
 A step of a direction maps the values that it carries by `A x + b`. The map of a tile is that of its
 steps one after the other. The forward carries the states of affine parts, and A is a function of
