@@ -97,7 +97,6 @@ struct Chunk {
       repeat<Cell::kStates>([&](int s) { given[s] = a.d_states[s]; });
     } else {
       tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
-      wait_for_loads();
     }
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
@@ -241,6 +240,7 @@ struct Chunk {
     repeat<kOthers>([&](int k) { values[Cell::kSaved + k] = other[j][k]; });
   }
   RNNC_MEMBER void prepare() {
+    wait_for_loads();
     repeat<kSteps>([&](int j) {
       ReadValues values;
       States before, after;

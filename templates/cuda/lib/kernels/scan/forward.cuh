@@ -87,7 +87,6 @@ struct Chunk {
       lane = tile.lane;
     } else {
       tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
-      wait_for_loads();
     }
     if (kOthers) load_others(a, tile);
     load_restarts(a, tile);
@@ -163,6 +162,7 @@ struct Chunk {
     });
   }
   RNNC_MEMBER void prepare() {
+    wait_for_loads();
     OwnSigmoid sigmoid;
     repeat<kSteps>([&](int j) {
       Gates gate;

@@ -40,7 +40,9 @@ RNNC_INLINE void wait_for_copies() {
 }
 // All lanes of the warp have loaded their steps. NOTE: lanes behind the last channel read what that
 // one reads, and results may take the memory of what is read.
-RNNC_INLINE void wait_for_loads() { __syncwarp(); }
+RNNC_INLINE void wait_for_loads() {
+  if (!Plan::kWholeWarps) __syncwarp();
+}
 // All warps have come here, each in its own way.
 RNNC_INLINE void meet() {
   asm volatile("bar.sync %0, %1;" ::"r"(1), "n"(Plan::kWarps * kLanes) : "memory");
