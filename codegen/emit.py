@@ -29,9 +29,12 @@ MOST_COPIES_OF_LOOPS = 50
 #: The same of all functions in double precision: 1,180 statements with 400 of them took NVRTC 16 s,
 #: and take 5 s where they are called.
 MOST_COPIES_OF_DOUBLES = 50
-#: The most uses of functions in a program that is one function, if it calls some of them; also the
-#: most calls times the number of functions that are called. See `emit_pieces`.
-MOST_CALLS = 1500
+#: The most uses of functions in a program that is one function, if it calls several of them; also
+#: the most calls times the number of functions that are called. See `emit_pieces`.
+MOST_CALLS = 1000
+#: The fewest functions that a program in pieces calls. With one, pieces take NVRTC longer: a chain
+#: of 2,000 `tanh` 10 to 15 s instead of 5 s, as a piece stores and loads what it hands on.
+FEWEST_CALLED = 2
 # Functions of the headers that are one instruction. Others are many, some with branches.
 _INSTRUCTIONS = frozenset({"abs", "ceil", "floor", "round", "trunc"})
 _LOOPS = frozenset({"sin", "cos", "tan", "atan2", "fmod", "pow"})
@@ -142,7 +145,8 @@ def calls_very_often(program: Program, dtype: Dtype) -> bool:
     """
     called = _called(program, dtype)
     uses = _uses(program).values()
-    return bool(called) and max(len(called) * sum(called.values()), sum(uses)) > MOST_CALLS
+    calls = max(len(called) * sum(called.values()), sum(uses))
+    return len(called) >= FEWEST_CALLED and calls > MOST_CALLS
 
 
 def _called(program: Program, dtype: Dtype) -> dict[str, int]:

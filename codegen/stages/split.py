@@ -39,7 +39,7 @@ def split(
         taken: names that nothing else may have.
     """
     first: dict[Node, int] = {}  # the stage that computes a value
-    names = {value: name for each in stages for name, value in each.items() if name in {*stored}}
+    readable, names = {*stored}, dict[Node, str]()
     free = _free_names({*taken, *(name for each in stages for name in each)})
     known: list[dict[Node, Node]] = []
     left: dict[Node, str] = {}
@@ -54,6 +54,10 @@ def split(
                     names[node] = left[node] = next(free)
                 own[node] = symbol(names[node])
         known.append(own)
+        # A result that is part of an earlier stage gets its name too late: that stage leaves it.
+        for name, node in results.items():
+            if name in readable and first.get(node) == place:
+                names[node] = name
     found = []
     for place, results in enumerate(stages):
         more = {name: node for node, name in left.items() if first[node] == place}

@@ -166,9 +166,11 @@ def _runs(cell: CellSpec) -> list[Run]:
         state = layout.dense_sources[index].number
         if state >= len(layout.states):
             continue
+        own = Run(state, gate.number, index.number, 1)
         last = found[-1] if found else None
-        if last and (state, gate.number) == (last.state, last.gate + last.many):
+        # A called gate in between has a matrix; without an input its number is elsewhere.
+        if last and own == (last.state, last.gate + last.many, last.matrix + last.many, 1):
             found[-1] = last._replace(many=last.many + 1)
         else:
-            found.append(Run(state, gate.number, index.number, 1))
+            found.append(own)
     return found

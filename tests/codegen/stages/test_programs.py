@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc import Gate, State, gate, mean, sigmoid, tanh
+from rnnc import Gate, State, gate, layer_norm, mean, sigmoid, softmax, tanh
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.derive import derive
@@ -36,6 +36,21 @@ def test_nothing_is_computed_twice_but_conditions(staged_cells):
         for programs in (stages.forward, stages.backward):
             targets = [t for program in programs for t in targets_of(program.statements)]
             assert len(targets) == len(set(targets))
+
+
+def test_a_value_is_left_by_the_stage_that_computes_it_first():
+    """The softmax is part of the gate's argument, and then itself a value of the norm."""
+
+    @rnnc.cell
+    def shared(n: Gate, h: State):
+        weights = softmax(h)
+        return layer_norm((weights, n(sigmoid(weights))))[0]
+
+    stages = derive(shared).stages
+    assert [program.lines() for program in stages.forward[1:3]] == [
+        ("left0 = exp(h - largest0)/total0", "n_argument = sigmoid(left0)"),
+        ("moments_of = left0", "moments_of_ = n"),
+    ]
 
 
 def test_reductions_of_one_round_share_an_exchange():

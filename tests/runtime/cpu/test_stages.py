@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, State, clip_gradient, layer_norm, mean, sigmoid, tanh
+from rnnc import Gate, State, clip_gradient, gate, layer_norm, mean, sigmoid, softmax, tanh
 from rnnc.codegen.stages.exchange import Statistic
 
 T, B, FEATURES = 6, 4, 5
@@ -76,6 +76,12 @@ def compare(cell: rnnc.Cell, call: dict[str, object], **options: object) -> None
         )
 
 
+@rnnc.cell
+def between(z: Gate, u: Gate, h: State, n: Gate = gate(input=False), r: Gate = gate()):
+    """The matrix of a called gate lies between those of two gates whose numbers follow."""
+    return sigmoid(z) * h + tanh(n(sigmoid(r) * h) + u)
+
+
 @pytest.fixture(params=["gru", "norm_lstm", "deep", "looped"])
 def cell(request, staged_cells):
     return looped if request.param == "looped" else staged_cells.TWINS[request.param][0]
@@ -95,6 +101,23 @@ def test_both_directions_and_heads(cell, call):
 
 def test_float32(cell):
     compare(cell, {}, dtype=torch.float32, bound=1e-4)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_matrix_of_a_called_gate_between_others(heads, poisoned):
+    compare(between, CALLS["lengths and resets"], heads=heads)
+
+
+@rnnc.cell
+def again(n: Gate, h: State):
+    """A value of a called gate's argument is reduced later, beside the gate."""
+    weights = softmax(h)
+    first, second = layer_norm((weights, n(sigmoid(weights))), eps=0.1)
+    return first * second
+
+
+def test_a_value_of_an_argument_that_is_reduced_later():
+    compare(again, CALLS["lengths and resets"])
 
 
 def test_saving_states_computes_the_same_gradients(cell):
