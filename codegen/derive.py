@@ -73,7 +73,8 @@ class Pointwise:
     def extra_values(self, direction: Direction) -> int:
         """Return by how many the values in use at once exceed those of library cells of this size.
 
-        The bounds of registers were fitted to those cells: a kernel needs a register for each more.
+        The bounds of registers were fitted to those cells. A kernel needs a register for each value
+        beyond them.
         """
         return self._extra_values[direction]
 

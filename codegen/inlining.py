@@ -9,7 +9,7 @@ import sympy
 
 #: Sums and products of more parts keep a name, so the cost is linear in the length of a chain.
 _LARGEST_INLINED = 6
-#: Definitions inside each other keep a name beyond this depth, because sympy recurses.
+#: Definitions that are nested more deeply keep a name, because sympy recurses.
 _DEEPEST_INLINED = 30
 
 

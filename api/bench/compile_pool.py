@@ -19,7 +19,7 @@ from ..runtime.cuda.nvrtc import compile_plan
 
 
 class CompilePool:
-    """Compiles each kernel once, with as many processes as there are cores; none touches the GPU.
+    """Processes that compile each kernel once, as many as there are cores; none uses the GPU.
 
     Processes, because rendering a source holds Python's lock, and NVRTC has locks of its own.
 
@@ -34,14 +34,14 @@ class CompilePool:
         self._tasks: dict[tuple[str, KernelPlan], Future[None]] = {}
 
     def submit(self, cell: CellSpec, plans: Iterable[KernelPlan]) -> None:
-        """Let kernels be compiled that were not yet asked for; returns at once."""
+        """Begin to compile those kernels that nobody has asked for before, and return at once."""
         for plan in plans:
             key = (cell.fingerprint, plan.as_compiled())
             if key not in self._tasks:
                 self._tasks[key] = self._pool.submit(compile_quietly, cell, plan)
 
     def wait(self, cell: CellSpec, plans: Iterable[KernelPlan], deadline: float) -> bool:
-        """Wait until kernels are in the cache, or have failed; whether they are by then."""
+        """Wait until kernels are in the cache, or have failed; return False at the deadline."""
         tasks = [self._tasks[cell.fingerprint, plan.as_compiled()] for plan in plans]
         left = deadline - time.monotonic()
         _, late = wait(tasks, None if left == math.inf else max(left, 0))

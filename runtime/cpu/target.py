@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
@@ -14,6 +16,7 @@ from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays
+from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
@@ -23,6 +26,8 @@ from .sequence import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward
 from .tasks import multiplies_features
+
+_LARGEST_CONSTANT = 2**18  # bytes; filling more takes longer than what a call takes besides
 
 
 class CpuTarget(Target):
@@ -55,8 +60,11 @@ class CpuTarget(Target):
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """Return the states before the first step where the caller gives none."""
-        return [like.new_full(tuple(shape), value) for value in values]
+        """Return the states before the first step: one for all calls, if nobody can change it."""
+        found = shared_states(
+            like, values, shape, _LARGEST_CONSTANT, partial(_constant, like.dtype)
+        )
+        return found or [like.new_full(tuple(shape), value) for value in values]
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
@@ -120,3 +128,10 @@ class CpuTarget(Target):
 def _settings_of_torch(_: torch.device) -> int:
     """Return a number for what a call on a CPU follows besides its tensors."""
     return 2 * torch.get_num_threads() + has_onednn()
+
+
+@lru_cache(maxsize=64)
+def _constant(dtype: torch.dtype, shape: tuple[int, ...], value: float) -> Tensor:
+    """Return a tensor of one value, made once, whatever modes the first call runs under."""
+    with torch.inference_mode(False), _disable_current_modes():
+        return torch.full(shape, value, dtype=dtype, device="cpu")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,12 +17,11 @@ from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
-from ..call.plain import all_plain, is_watched
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
-from ..program.recorder import recording
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
+from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import ahead, kernels
 from .choose import PlanQuestion
@@ -92,23 +91,9 @@ class CudaTarget(Target):
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """Return the states before the first step: one for all calls, if nobody can change it."""
-        shape, recorder = tuple(shape), recording()
-        shared = (
-            not torch.compiler.is_compiling()
-            and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
-            and all_plain((like,))
-            and not (recorder is None and is_watched())
-            and not is_capturing(like.device.index)
-        )
-        if not shared:
-            return [like.new_full(shape, value) for value in values]
-        stream = current_stream(like.device.index)
-        found = [constant(like.dtype, like.device, shape, v, stream) for v in values]
-        if recorder is not None:
-            for state in found:
-                recorder.keep(state)
-        return found
+        """Return the states before the first step, which calls share outside of a capture."""
+        most = -1 if is_capturing(like.device.index) else _LARGEST_CONSTANT
+        return shared_states(like, values, shape, most, partial(_constant, like))
 
     def replays(self, call: Call) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
@@ -234,3 +219,9 @@ def _ready(
 
 on_remember(forget_replays)  # what was chosen before may be another plan
 freed_with_memory(forget_replays)  # they keep constants
+
+
+def _constant(like: Tensor, shape: tuple[int, ...], value: float) -> Tensor:
+    """Return a tensor of one value, of the dtype of another, on its device and current stream."""
+    stream = current_stream(like.device.index)
+    return constant(like.dtype, like.device, shape, value, stream)

@@ -203,7 +203,7 @@ class AllocateTogether(Op):
 class Operate(Op):
     """Run of an operator of torch on views; in place where it has no result slots."""
 
-    __slots__ = ("_arguments", "_named", "_operator", "_slots")
+    __slots__ = ("_arguments", "_given", "_named", "_operator", "_slots")
 
     def __init__(
         self,
@@ -214,6 +214,9 @@ class Operate(Op):
     ) -> None:
         self._operator, self._arguments, self._named = operator, arguments, named
         self._slots = slots
+        # Lists are searched for tensors at each run only if they hold some.
+        lists = [each for each in (*arguments, *named.values()) if not isinstance(each, View)]
+        self._given = _with_tensors if _views(lists) else _with_tensor
 
     def text(self, name: Name) -> str:
         """Return it in words."""
@@ -224,15 +227,20 @@ class Operate(Op):
 
     def __call__(self, running: Running) -> None:
         """Run it."""
-        tensors = running.tensors
-        arguments = _with_tensors(self._arguments, tensors)
-        named = {name: _with_tensors(value, tensors) for name, value in self._named.items()}
+        tensors, given = running.tensors, self._given
+        arguments = [given(value, tensors) for value in self._arguments]
+        named = {name: given(value, tensors) for name, value in self._named.items()}
         found = self._operator(*arguments, **named)
         if not self._slots:
             return
         results = found if isinstance(found, tuple | list) else (found,)
         for slot, result in zip(self._slots, results, strict=True):
             tensors[slot], running.addresses[slot] = result, result.data_ptr()
+
+
+def _with_tensor(value: Any, tensors: Sequence[Any]) -> Any:
+    """Return an argument, or the tensor of a view."""
+    return value.of(tensors) if isinstance(value, View) else value
 
 
 def _with_tensors(value: Any, tensors: Sequence[Any]) -> Any:

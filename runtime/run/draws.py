@@ -59,10 +59,7 @@ def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
     if sample or not cell.drawn:
         return cell
     mean = cell.mean()
-    names = [given.name for given in mean.inputs]
-    if inputs is None or (isinstance(inputs, Mapping) and all(name in names for name in inputs)):
-        return mean
-    return cell
+    return mean if _may_be_filled(mean, inputs) else cell
 
 
 def passed(name: str, inputs: Any) -> bool:

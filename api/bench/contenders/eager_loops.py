@@ -1,7 +1,7 @@
 """Plain torch loops: one product for all gates that may share it, then pointwise operations.
 
-torch.compile unrolls a loop, so a whole one takes part at few steps only. At any number of steps
-it compiles the step. Then Python loops, or one CUDA graph holds all steps.
+torch.compile unrolls a loop, so a compiled loop takes part where there are few steps. For any
+number of steps the step alone is compiled: Python loops over it, or a CUDA graph holds all steps.
 
 The reference serves any cell and multiplies gate by gate, so it would be a weak contender here.
 """
