@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function of the language takes.
+    """Arguments that a function of the language takes.
 
     Attributes:
         name: of the function.

@@ -129,7 +129,7 @@ class CellSpec(BaseModel):
 
     @cached_property
     def has_stages(self) -> bool:
-        """Whether the cell calls a gate or reduces over units."""
+        """True if the cell calls a gate or reduces over units."""
         return first_stage(self.updates) is not None
 
     @cached_property
@@ -150,7 +150,7 @@ class CellSpec(BaseModel):
 
     @property
     def draws_all_inputs(self) -> bool:
-        """Whether there are inputs, and a call draws each of them that is not passed."""
+        """True if there are inputs, and a call draws each of them that is not passed."""
         return 0 < len(self.inputs) == len(self.drawn)
 
     @cached_property
@@ -170,7 +170,7 @@ class CellSpec(BaseModel):
 
     @cached_property
     def recurrence(self) -> Recurrence:
-        """What kind of recurrence the cell is, and why.
+        """Kind of the cell's recurrence, and the reason.
 
         Example:
             >>> import rnnc

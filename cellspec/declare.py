@@ -97,7 +97,7 @@ class Input(_Declaration, _Number):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the backward gives its gradient."""
+        """True if the backward gives its gradient."""
         return self.draw is None if self.gradient is None else self.gradient
 
     @model_serializer(mode="wrap")

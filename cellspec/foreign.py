@@ -1,4 +1,4 @@
-"""What to write in place of a function of Python, numpy or torch."""
+"""Advice on what to write in place of a function of Python, numpy or torch."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _ALSO = {
 
 
 def in_our_words(library: str, name: str) -> str:
-    """What to write in place of another library's function.
+    """Return what to write in place of another library's function.
 
     Args:
         library: its name.
@@ -127,7 +127,7 @@ def in_our_words(library: str, name: str) -> str:
 
 
 def over_units(name: str) -> str:
-    """What to write in place of another library's function of several units; empty for any other.
+    """Return the advice on another library's function of several units; empty for any other.
 
     Args:
         name: of the function.
@@ -152,7 +152,7 @@ def _imported(written: str) -> str:
 
 
 def of_sequence(text: str) -> str:
-    """What to write in place of a call of Python's that takes a sequence; empty for any other text.
+    """Return the advice on a call of Python's that takes a sequence; empty for any other text.
 
     Args:
         text: of a call such as `sum(h)`.
@@ -162,7 +162,7 @@ def of_sequence(text: str) -> str:
 
 
 def of_call(text: str) -> str:
-    """What to write in place of the call that a text is; empty if there is nothing like it.
+    """Return what to write in place of the call that a text is; empty if there is nothing like it.
 
     Args:
         text: of a call that wants a Python number, such as `math.tanh(g)`.

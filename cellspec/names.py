@@ -37,7 +37,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def is_usable(name: str) -> bool:
-    """Whether equations and generated code can use a name.
+    """Return True if equations and generated code can use a name.
 
     Args:
         name: of a variable of a cell's function.

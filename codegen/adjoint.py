@@ -282,7 +282,7 @@ class Reverse:
         return found
 
     def _is_value(self, part: sympy.Basic) -> bool:
-        """Whether it has no cotangent in it: its symbols are values of the forward."""
+        """Return True if it has no cotangent in it: its symbols are values of the forward."""
         given = {f"d_{name}" for name in self.results}
         return not any(
             s in self.definitions or s in self.loops or s.name in given for s in part.free_symbols
@@ -290,7 +290,7 @@ class Reverse:
 
 
 def _is_extreme(node: Node) -> bool:
-    """Whether a node is a number whose product with another may overflow or underflow."""
+    """Return True if a node is a number whose product with another may overflow or underflow."""
     if not node.is_number:
         return False
     assert isinstance(node.value, int | float)

@@ -63,7 +63,7 @@ class Pointwise:
 
     @cached_property
     def linear(self) -> bool:
-        """Whether the backward is linear in the cotangents of the new states.
+        """True if the backward is linear in the cotangents of the new states.
 
         If it is not, as with `clip_gradient`, all terms of a cotangent must be added before the
         backward runs.
@@ -71,7 +71,7 @@ class Pointwise:
         return linear(self.backward, [f"d_{s.name}_next" for s in self.cell.states])
 
     def extra_values(self, direction: Direction) -> int:
-        """How many more values are in use at once than in a cell of the library of this size.
+        """Return by how many the values in use at once exceed those of library cells of this size.
 
         The bounds of registers were fitted to those cells: a kernel needs a register for each more.
         """

@@ -29,9 +29,12 @@ MOST_COPIES_OF_LOOPS = 50
 #: The same of all functions in double precision: 1,180 statements with 400 of them took NVRTC 16 s,
 #: and take 5 s where they are called.
 MOST_COPIES_OF_DOUBLES = 50
-#: The most uses of functions in a program that is one function, if it calls some of them; also the
-#: most calls times the number of functions that are called. See `emit_pieces`.
-MOST_CALLS = 1500
+#: The most uses of functions in a program that is one function, if it calls several of them; also
+#: the most calls times the number of functions that are called. See `emit_pieces`.
+MOST_CALLS = 1000
+#: The fewest functions that a program in pieces calls. With one, pieces take NVRTC longer: a chain
+#: of 2,000 `tanh` 10 to 15 s instead of 5 s, as a piece stores and loads what it hands on.
+FEWEST_CALLED = 2
 # Functions of the headers that are one instruction. Others are many, some with branches.
 _INSTRUCTIONS = frozenset({"abs", "ceil", "floor", "round", "trunc"})
 _LOOPS = frozenset({"sin", "cos", "tan", "atan2", "fmod", "pow"})
@@ -134,7 +137,7 @@ def emit_called_functions(program: Program, dtype: Dtype) -> str:
 
 
 def calls_very_often(program: Program, dtype: Dtype) -> bool:
-    """Whether a program calls functions so often that a compiler takes long for one function.
+    """Return True if a program calls functions so often that a compiler takes long.
 
     Args:
         program: with the calls that `emit_called_functions` writes.
@@ -142,7 +145,8 @@ def calls_very_often(program: Program, dtype: Dtype) -> bool:
     """
     called = _called(program, dtype)
     uses = _uses(program).values()
-    return bool(called) and max(len(called) * sum(called.values()), sum(uses)) > MOST_CALLS
+    calls = max(len(called) * sum(called.values()), sum(uses))
+    return len(called) >= FEWEST_CALLED and calls > MOST_CALLS
 
 
 def _called(program: Program, dtype: Dtype) -> dict[str, int]:
@@ -159,13 +163,13 @@ def _called(program: Program, dtype: Dtype) -> dict[str, int]:
 
 
 def _uses(program: Program) -> Counter[str]:
-    """How often a program uses each function."""
+    """Return how often a program uses each function."""
     values = (statement.value for statement in assignments(program.statements))
     return Counter(n.name for value in values for n in ordered([value]) if n.op == "call")
 
 
 def _length(function: ElementwiseFunction, dtype: Dtype) -> float:
-    """How long a function's code is, as a multiple of one that counts; 0 for some instructions."""
+    """Return the length of a function's code, of which 1 counts; 0 for some instructions."""
     inside = _inside(function)
     if not _LOOPS.isdisjoint(inside):
         return MOST_COPIES / MOST_COPIES_OF_LOOPS
@@ -191,7 +195,7 @@ def _emit_call(function: ElementwiseFunction) -> str:
 
 
 def needs_more_functions(programs: Iterable[Program]) -> bool:
-    """Whether the programs call a function of the header of the namespace `fn`."""
+    """Return True if the programs call a function of the header of the namespace `fn`."""
     return any(f.free_name for f in _used_rows(programs))
 
 

@@ -1,4 +1,4 @@
-"""What only a gradient needs, left out of values: `with_gradient(value, of)` is its value."""
+"""Parts of values that only a gradient needs, left out: `with_gradient(value, of)` is its value."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _FREE, _LINEAR, _OTHER = range(3)
 
 
 def linear(program: Program, inputs: Collection[str]) -> bool:
-    """Whether every output is linear in these inputs.
+    """Return True if every output is linear in these inputs.
 
     The program's value at a sum of inputs is then the sum of its values. Only the form of the
     statements counts: a program that is linear in a hidden way is reported as not linear.
@@ -68,7 +68,7 @@ def _degree(value: Node, symbols: dict[Node, int]) -> int:
 
 
 def _keeps_linear(node: Node, found: list[int]) -> bool:
-    """Whether an operation is linear, given that some of its arguments are not free."""
+    """Return True if an operation is linear, given that some of its arguments are not free."""
     if node.op == "*":
         return sum(found) == _LINEAR
     if node.op in ("neg", "/"):

@@ -1,4 +1,4 @@
-"""How many values of a program are in use at once: what its registers must hold."""
+"""Number of values of a program that are in use at once: its registers must hold them."""
 
 from __future__ import annotations
 

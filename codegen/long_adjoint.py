@@ -39,7 +39,7 @@ def long_adjoint(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a node of a kind makes the cotangents of its operands.
+    """Recipe by which a node of a kind makes the cotangents of its operands.
 
     Attributes:
         given: numbers that come after its operands, its value and its cotangent.

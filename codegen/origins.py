@@ -25,7 +25,7 @@ def of_terms(roots: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
 
 
 def _is_term(node: Node) -> bool:
-    """Whether a node stands in an equation. A loop does not, nor do the symbols of its body."""
+    """Return True for a node of an equation. A loop is none, nor are the symbols of its body."""
     if node.is_symbol:
         return "." not in node.name
     # A symbol with the gradient of another value computes nothing.

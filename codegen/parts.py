@@ -1,4 +1,4 @@
-"""What the statements of a program become in C++: assignments, arrays, and lines around them."""
+"""Statements of a program in C++: assignments, arrays, and lines around them."""
 
 from __future__ import annotations
 

@@ -110,12 +110,12 @@ class Plan:
 
     @property
     def costs(self) -> tuple[int, int]:
-        """What plans are compared by, forward and backward."""
+        """Times by which plans are compared, forward and backward."""
         return self.forward.cost, self.backward.cost
 
     @property
     def binding(self) -> str:
-        """What a larger head would break in each direction."""
+        """Limit that a larger head would break in each direction."""
         if self.forward.binding == self.backward.binding:
             return self.forward.binding
         return f"forward: {self.forward.binding}; backward: {self.backward.binding}"
@@ -132,12 +132,12 @@ class Plan:
 
     @property
     def tf32(self) -> bool:
-        """Whether float32 products may round to tf32."""
+        """True if float32 products may round to tf32."""
         return self.forward.tf32
 
     @property
     def save(self) -> Save:
-        """Whether the forward saves gates for the backward, or only states."""
+        """True if the forward saves gates for the backward, or only states."""
         return self.forward.save
 
     def __str__(self) -> str:

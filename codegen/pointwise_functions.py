@@ -65,7 +65,7 @@ class PointwiseFunction:
 
 
 def runs_in_blocks(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> bool:
-    """Whether the functions compute a block of units at a time, as those with loops on a CPU do."""
+    """Return True if functions compute a block of units at a time, as loops on a CPU do."""
     statements = (*pointwise.forward.statements, *pointwise.backward.statements)
     if pointwise.stages is not None:
         return False

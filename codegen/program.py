@@ -81,7 +81,7 @@ class Unwinding:
 
     @property
     def passes(self) -> int:
-        """How often the statements run."""
+        """Number of times that the statements run."""
         return self.loop.passes
 
 
@@ -113,7 +113,7 @@ class Program:
 
     @property
     def has_loops(self) -> bool:
-        """Whether some statements run several times."""
+        """True if some statements run several times."""
         return not all(isinstance(statement, Statement) for statement in self.statements)
 
     def reach(self) -> dict[str, set[str]]:

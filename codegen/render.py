@@ -181,7 +181,7 @@ def _provided(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> frozenset[str
 
 
 def _stages(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> dict[str, object]:
-    """What a template gets of stages; None for a cell without."""
+    """Return what a template gets of stages; None for a cell without."""
     if isinstance(plan, CpuPlan):
         return {"stages": stage_functions(pointwise)}
     cell = pointwise.cell

@@ -1,4 +1,4 @@
-"""What a plan is asked for."""
+"""Requests for a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .shape import PlanError, Save, Shape
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a plan is asked for: all that decides which plans there are and what they cost.
+    """Request for a plan: all that decides which plans there are and what they cost.
 
     Attributes:
         cell: the cell.
@@ -48,7 +48,7 @@ class PlanRequest:
 
     @property
     def single(self) -> bool:
-        """Whether a single step of a module's layers is asked for."""
+        """True if a single step of a module's layers is asked for."""
         return self.features is not None
 
 

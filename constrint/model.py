@@ -197,7 +197,7 @@ class Model(Declarations):
     def relax(
         self, name: str, *, seconds: float | None = None, nodes: int | None = None
     ) -> Relaxation:
-        """How far the bound of one constraint must move before there is a solution.
+        """Return how far the bound of one constraint must move before there is a solution.
 
         For `<=`, `<`, `>=` and `>` the answer is the shortest move of the right side. For `==` it
         is the nearest value in each direction.

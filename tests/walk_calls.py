@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Input, Param, State, bernoulli, gate, sigmoid, tanh
+from rnnc import Gate, Input, Param, State, bernoulli, clip_gradient, gate, sigmoid, tanh
 from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.scan import search
 from rnnc.codegen.cuda.scan.form import NoScanError, form_of
@@ -56,6 +56,38 @@ def gated(
     """An affine state with diagonal weights, inputs, a param, a gate without input, an output."""
     c = decay * sigmoid(f) * c + slope * n
     return c, bound * tanh(c) + o
+
+
+@rnnc.cell
+def cascaded(
+    h: State,
+    late: State,
+    c: State,
+    y: State,
+    *,
+    f: Gate = gate(recurrent=False),
+):
+    """Affine parts that read each other's old values, of which one reads no past of its own."""
+    h = 0.9 * h + f
+    return h, 0.5 * h, sigmoid(f) * c + late, tanh(h) - c
+
+
+@rnnc.cell
+def two_sources(
+    h: State,
+    c: State,
+    *,
+    g: Gate = gate(recurrent="diagonal", source=("h", "c")),
+    o: Gate = gate(input=False, recurrent="diagonal", source="c"),
+):
+    """A gate with weights on two states, which make a matrix of them."""
+    return 0.5 * g, 0.25 * o - g / 4
+
+
+@rnnc.cell
+def clipped_between(h: State, c: State, *, f: Gate = gate(recurrent=False)):
+    """A clip between two parts: each is linear, and their map is not."""
+    return sigmoid(f) * h + f, 0.5 * c + clip_gradient(h, 0.3)
 
 
 def cells_without_r() -> list[str]:

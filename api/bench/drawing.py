@@ -1,4 +1,4 @@
-"""What the pictures of figures have in common."""
+"""Parts that the pictures of figures have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables and records say of an error."""
+"""Errors in the words of tables and records."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def reason(error: Exception) -> str:
 
 
 def in_a_line(error: Exception) -> str:
-    """What an error says, in a line of a table."""
+    """Return what an error says, in a line of a table."""
     return " ".join(str(error).split())[:200]

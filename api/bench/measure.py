@@ -61,7 +61,7 @@ class Settings:
 
     @property
     def method(self) -> str:
-        """How a run is timed, for the record."""
+        """Method of timing a run, for the record."""
         clock = "CUDA events" if self.device == "cuda" else "the host's clock"
         start = "behind queued work" if self.queued else "from an idle device"
         return (

@@ -24,7 +24,7 @@ def in_turns(
     enough: Callable[[Sequence[Time]], bool] = lambda _: False,
     failed: Callable[[Name, Exception], None] | None = None,
 ) -> dict[Name, list[Time]]:
-    """What clocks give, in turns: each of them once per round.
+    """Return what clocks give, in turns: each of them once per round.
 
     Args:
         clocks: each times one run of a contender.

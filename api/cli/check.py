@@ -1,4 +1,4 @@
-"""What `rnnc check` does with each cell, and how it shows the result."""
+"""The checks of `rnnc check` on each cell, and their result as text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _passes(
     run: Callable[[Cell, int, list[Mark]], bool],
     marks: list[Mark],
 ) -> bool:
-    """Whether a cell is right; what was found is printed, and its errors are added."""
+    """Return True if a cell is right; what was found is printed, and its errors are added."""
     try:
         if isinstance(cell, RnncError):
             raise cell

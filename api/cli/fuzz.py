@@ -1,4 +1,4 @@
-"""What `rnnc fuzz` does: it runs cases, shrinks failures and prints a summary."""
+"""The run of `rnnc fuzz`: cases, failures in a shorter form, and a summary."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, s
 def layers_text(
     cell: Cell, shape: Shape, layers: int, bidirectional: bool, variant: str, gpu: str
 ) -> str:
-    """How the layers of a training call run, forward and backward; `gpu` is the name of a GPU.
+    """Return how the layers of a training call run in both directions; `gpu` is the name of a GPU.
 
     Raises:
         RnncError: there is no such GPU, or no plan.
@@ -39,7 +39,7 @@ def layers_text(
 
 
 def _directions(layer_call: LayerCall, shape: Shape, dtype: torch.dtype, device: int) -> str:
-    """How both directions of a layer run; layers of two directions run one after the other."""
+    """Return how both directions of a layer run; layers of two directions run in turn."""
     if joins(layer_call, shape.batch, shape.heads, shape.head_dim, dtype, device):
         return f"both directions: one call of {2 * shape.heads} heads per layer"
     return "both directions: a call of each per layer, on two streams"

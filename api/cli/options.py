@@ -18,14 +18,14 @@ CELL = "A cell's name, as `rnnc list` shows it, or a file and a name in it: my_c
 
 
 def cell_words(incomplete: str) -> list[str]:
-    """What a shell offers for a cell: the names of cells, and Python files."""
+    """Return what a shell offers for a cell: the names of cells, and Python files."""
     names = {*NAMES, *(point.name for point in entry_points(group="rnnc.cells"))}
     files = glob.glob(f"{glob.escape(incomplete)}*.py")
     return sorted([*(name for name in names if name.startswith(incomplete)), *files])
 
 
 def gpu_words(incomplete: str) -> list[str]:
-    """What a shell offers for a GPU: the first word of each name, which is enough to name it."""
+    """Return a shell's words for a GPU: the first word of each name, which is enough to name it."""
     names = (limits.name.split()[0] for limits in PRESETS)
     return [name for name in names if name.startswith(incomplete)]
 
@@ -35,7 +35,7 @@ _STEP = "step"
 
 
 def variant_words(incomplete: str) -> list[str]:
-    """What a shell offers for a kind of plan: `"auto"`, and each kind, by its template's name.
+    """Return a shell's words for a kind of plan: `"auto"`, and each kind, by its template's name.
 
     The registry of kinds imports what takes longer than a shell waits. It checks the word later.
     """
@@ -55,14 +55,14 @@ class Scalar(StrEnum):
 
 
 class Device(StrEnum):
-    """Where kernels run."""
+    """Device on which kernels run."""
 
     CPU = "cpu"
     CUDA = "cuda"
 
 
 class SaveWord(StrEnum):
-    """What a forward saves for the backward."""
+    """Values that a forward saves for the backward."""
 
     GATES = "gates"
     STATES = "states"

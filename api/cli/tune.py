@@ -81,7 +81,7 @@ def _table(tuning: Tuning) -> Table:
 
 
 def _measured(trial: Trial, starred: Sequence[Trial]) -> tuple[str, ...]:
-    """What a trial took, with a star in each direction in which its kernel is taken."""
+    """Return what a trial took, with a star in each direction in which its kernel is taken."""
     if trial.microseconds is None:
         return ("-", "-", trial.failure)
     both = zip(starred, trial.microseconds, strict=True)

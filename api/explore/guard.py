@@ -181,7 +181,7 @@ def _same(given: str, secret: str) -> bool:
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser opens the address in a tab. A page in a frame never does."""
+    """Return True if a browser opens the address in a tab. A page in a frame never does."""
     return (
         scope["type"] == "http"
         and _header(scope, b"sec-fetch-mode") == "navigate"

@@ -36,7 +36,7 @@ _WARNING = (
 
 @dataclass(frozen=True)
 class Start:
-    """What the editor shows first.
+    """First content of the editor.
 
     Attributes:
         code: the text.

@@ -1,4 +1,4 @@
-"""What the page asks: which text to run, which of its cells to show, and for which sizes."""
+"""Questions of the page: which text to run, which of its cells to show, and for which sizes."""
 
 from __future__ import annotations
 

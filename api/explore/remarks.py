@@ -1,4 +1,4 @@
-"""What the page says of a text that was ended."""
+"""Remarks of the page on a text that was ended."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class _Lines:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to read, or the end."""
+        """True if there is something to read, or the end."""
         return b"\n" in self.rest or bool(select.select([self.pipe], [], [], 0)[0])
 
     def next(self) -> bytes | None:
@@ -184,7 +184,7 @@ class _Run:
                 _say({"id": self.number, "part": part})
 
     def _over(self) -> str:
-        """Whether the process has ended, or its time."""
+        """Return True if the process has ended, or its time."""
         if time.monotonic() - self.began > (WHOLE_SECONDS if self.ran else self.seconds):
             return "time"
         dead = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 
 class PerUnit(NamedTuple):
-    """What one direction does per step, batch row and unit.
+    """Work of one direction per step, batch row and unit.
 
     Attributes:
         direction: forward or backward.

@@ -56,7 +56,7 @@ class Text(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What the compiler says of a kernel.
+    """Resources of a kernel, as the compiler reports them.
 
     Attributes:
         name: of the kernel.

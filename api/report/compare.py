@@ -20,7 +20,7 @@ class Fact(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the two values differ."""
+        """True if the two values differ."""
         return self.values[0] != self.values[1]
 
 

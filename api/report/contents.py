@@ -1,4 +1,4 @@
-"""What a report says of one cell: the data of all sections."""
+"""Contents of the report of one cell: the data of all sections."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .figures.plot import Curve
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured.
+    """Measured times.
 
     Attributes:
         nanoseconds: per step, forward and backward; None if the plan could not be timed.

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def answers(card: Card, choice: Choice, timelines: tuple[Timeline, ...]) -> tuple[Answer, ...]:
-    """What it keeps, why this plan, what binds, where the time goes, which line is a term.
+    """Return what it keeps, why this plan, what binds, where the time goes, which line is a term.
 
     Args:
         card: of the cell.
@@ -60,7 +60,7 @@ _TERM = Answer(
 
 
 def _binds(choice: Choice) -> str:
-    """What a larger head would break, for a resident plan; else what the others would need."""
+    """Return what a larger head would break, of a resident plan; else the needs of other plans."""
     assert choice.plan is not None
     binding = choice.plan.binding
     if not binding:

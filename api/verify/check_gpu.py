@@ -87,7 +87,7 @@ def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[str, Dtype, int
 
 
 def _has_plan(cell: CellSpec, limits: Limits, variant: str, dtype: Dtype, dim: int) -> bool:
-    """Whether a head dim has a plan of a kind; walks and scans need a cell without matrices."""
+    """Return True if a head dim has a plan of a kind; walks and scans take no matrices."""
     try:
         plan_for(cell, Shape(1, dim, _BATCH, dtype=dtype), limits, variant)
     except PlanError:

@@ -14,7 +14,7 @@ from .inputs import ordinary, run, with_tensors
 
 
 def finite_differences(cell: CellSpec) -> str:
-    """How finite differences of the kernels disagree with their gradients; empty if they agree.
+    """Return how finite differences of kernels disagree with their gradients; empty if they agree.
 
     Args:
         cell: the cell; it is cut where its gradients are meant to be no derivatives.

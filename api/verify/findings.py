@@ -35,7 +35,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether the two agree."""
+        """True if the two agree."""
         return self.error <= TOLERANCE
 
 

@@ -1,4 +1,4 @@
-"""Whether the forms of a cell's recurrence have the values of its equations, at random points."""
+"""Check of the forms of a cell's recurrence: the values of its equations, at random points."""
 
 from __future__ import annotations
 

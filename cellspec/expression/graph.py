@@ -67,5 +67,5 @@ def calls(roots: Iterable[Node]) -> set[str]:
 
 
 def uses(roots: Iterable[Node]) -> Counter[Node]:
-    """How often each node is an argument below the roots; being a root is not a use."""
+    """Return how often each node is an argument below the roots; being a root is not a use."""
     return Counter(a for node in ordered(roots) for a in node.args)

@@ -54,7 +54,7 @@ def body_of(loop: Node) -> Body:
 
 
 def starts_of(loop: Node) -> tuple[Node, ...]:
-    """What the carried values of a `"repeat"` node are before the first pass."""
+    """Return what the carried values of a `"repeat"` node are before the first pass."""
     return loop.args[: len(body_of(loop).roots)]
 
 
@@ -119,7 +119,7 @@ def unwound(loop: Node, cotangents: Sequence[Node], roots: Iterable[Node]) -> tu
 
 
 def _is_tagged(node: Node, since: int) -> bool:
-    """Whether a node is a call of its own made since a tag, or a loop with one in its body."""
+    """Return True if a node is a call of its own since a tag, or a loop that has one inside."""
     if isinstance(node.value, Body):
         return any(n.tag is not None and n.tag < since for n in everywhere(node.value.roots))
     return node.op == "call" and node.tag is not None and node.tag < since

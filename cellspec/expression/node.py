@@ -67,22 +67,22 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is a symbol, a number or a truth value."""
+        """True if it is a symbol, a number or a truth value."""
         return not self.args
 
     @property
     def is_symbol(self) -> bool:
-        """Whether it is a symbol."""
+        """True if it is a symbol."""
         return self.op == "symbol"
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a plain number."""
+        """True if it is a plain number."""
         return self.op == "number"
 
     @property
     def is_condition(self) -> bool:
-        """Whether its value is true or false."""
+        """True if its value is true or false."""
         return self.op in COMPARISONS or self.op in LOGIC or self.op in ("true", "false")
 
     @property

@@ -58,7 +58,7 @@ class Loop:
 
     @property
     def passes(self) -> int:
-        """How often the body runs."""
+        """Number of times that the body runs."""
         return body_of(self.node).passes
 
     @property
@@ -69,7 +69,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Naming:
-    """How expressions are written: statements, then the expressions.
+    """Form in which expressions are written: statements, then the expressions.
 
     Attributes:
         statements: in the order of the text.
@@ -139,7 +139,7 @@ def naming(
 
 @dataclass(frozen=True)
 class _Writer:
-    """How all scopes are written."""
+    """Writer of all scopes."""
 
     exact: bool
     width: int | None

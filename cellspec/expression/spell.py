@@ -18,7 +18,7 @@ _BINDING = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
 
 @dataclass(frozen=True)
 class Form:
-    """What differs between Python and C++.
+    """Spelling that differs between Python and C++.
 
     Attributes:
         number: the text of a number and its precedence.

@@ -97,14 +97,14 @@ class _Converter:
         return total
 
     def _signed(self, value: sympy.Basic) -> tuple[bool, Node]:
-        """Whether the term is negative, and the term without its sign."""
+        """Return whether the term is negative, and the term without its sign."""
         if not isinstance(value, sympy.Mul | sympy.Pow):
             return _without_sign(self.node(value))
         minus, above, below = self._factors(value)
         return minus, _product(above, below)
 
     def _factors(self, value: sympy.Basic) -> tuple[bool, list[Node], list[Node]]:
-        """Whether the product is negative, its factors, and its divisors."""
+        """Return whether the product is negative, its factors, and its divisors."""
         minus = False
         above: list[Node] = []
         below: list[Node] = []
@@ -119,7 +119,7 @@ class _Converter:
         return minus, above, below
 
     def _factor(self, factor: sympy.Basic) -> tuple[bool, Node]:
-        """Whether it is a divisor, and its node."""
+        """Return whether it is a divisor, and its node."""
         if isinstance(factor, sympy.Pow):
             base, exponent = factor.args
             if not exponent.is_Integer:

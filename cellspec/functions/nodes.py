@@ -1,4 +1,4 @@
-"""What the table of functions says of a node of an expression."""
+"""Facts that the table of functions has of a node of an expression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from . import TABLE
 
 
 def is_identity(node: Node) -> bool:
-    """Whether a node calls a function whose value is its first argument, as `stop_gradient` does.
+    """Return True if a call's value is its first argument, as that of `stop_gradient` is.
 
     Args:
         node: any node.

@@ -84,7 +84,7 @@ class Draw(BaseModel):
 
     @property
     def distribution(self) -> Distribution:
-        """What the language knows of it."""
+        """Facts of the distribution in the language."""
         return DISTRIBUTIONS[self.kind]
 
     @property

@@ -30,19 +30,25 @@ def with_means(cell: CellSpec) -> dict[str, Any]:
     """
     values = cell.constant_values
     means = [Constant(name=name, value=draw.mean(values)) for name, draw in cell.drawn.items()]
-    updates = _without_zeros(cell.updates, {symbol(m.name) for m in means if m.value == 0})
-    used = {leaf.name for update in updates for leaf in update.free_symbols}
+    zeros = {symbol(m.name) for m in means if m.value == 0}
+    new = _without_zeros((*cell.updates, *(node for node, _ in cell.variables)), zeros)
+    updates = tuple(new[update] for update in cell.updates)
+    fields: dict[str, Any] = {}
+    if len(set(updates)) == len(updates):  # two states keep two values
+        named = tuple((new[node], name) for node, name in cell.variables if new[node].args)
+        fields = {"updates": updates, "variables": named}
+    used = {leaf.name for root in fields.get("updates", cell.updates) for leaf in root.free_symbols}
     return {
         "inputs": tuple(i for i in cell.inputs if i.name not in cell.drawn),
         "constants": tuple(c for c in (*cell.constants, *means) if c.name in used),
-        "updates": updates,
+        **fields,
     }
 
 
-def _without_zeros(updates: tuple[Node, ...], zeros: set[Node]) -> tuple[Node, ...]:
-    """Return new values without zeros that are added or subtracted; two states keep two values."""
+def _without_zeros(roots: tuple[Node, ...], zeros: set[Node]) -> dict[Node, Node]:
+    """Return each node without zeros that are added or subtracted."""
     new: dict[Node, Node] = {}
-    for node in ordered(updates):
+    for node in ordered(roots):
         args = tuple(new[a] for a in node.args)
         if node.op in ("+", "-") and args[1] in zeros:
             new[node] = args[0]
@@ -50,12 +56,11 @@ def _without_zeros(updates: tuple[Node, ...], zeros: set[Node]) -> tuple[Node, .
             new[node] = args[1]
         else:
             new[node] = with_args(node, args)
-    found = tuple(new[update] for update in updates)
-    return found if len(set(found)) == len(found) else updates
+    return new
 
 
 def bends(cell: CellSpec) -> tuple[tuple[str, Node], ...]:
-    """Where a drawn value of a step passes anything but + and ·, each with its names.
+    """Return where a drawn value of a step passes anything but + and ·, each with its names.
 
     The mean of such a node is not what the node gives for the mean. A product is in order where
     its factors depend on different draws, which are independent.

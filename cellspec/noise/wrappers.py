@@ -8,8 +8,8 @@ from typing import Any, TypeVar, overload
 from ..cell import CellSpec
 from ..declare import Input
 from ..errors import CellError, kind_of
-from ..expression.graph import rewritten
-from ..expression.node import symbol
+from ..expression.graph import with_args
+from ..expression.node import Node, ordered, symbol
 from ..named import named_cell
 from .distributions import bernoulli, normal
 
@@ -67,8 +67,8 @@ def noisy(cell: str, sigma: float | str, gates: Iterable[str] | None = None) -> 
 def noisy(cell: CellSpec | str, sigma: float | str, gates: Iterable[str] | None = None) -> Any:
     """Make the same cell with noise: each gate has a number of a normal distribution added.
 
-    Without samples it is the cell itself. Gates, states and params stay, so that weights of either
-    cell load into the other.
+    So has a gate that the cell calls with a value: `n(r * h) + noise_n`. Without samples it is the
+    cell itself. Gates, states and params stay, so that weights of either cell load into the other.
 
     Args:
         cell: the cell, or its name in `rnnc.cells`.
@@ -85,11 +85,24 @@ def noisy(cell: CellSpec | str, sigma: float | str, gates: Iterable[str] | None 
     """
     spec = _spec(cell)
     names = [gate.name for gate in spec.gates]
-    chosen = names if gates is None else [gates] if isinstance(gates, str) else list(gates)
+    several = isinstance(gates, Iterable) and not isinstance(gates, str)
+    chosen: list[Any] = names if gates is None else list(gates) if several else [gates]
     _check_names("noise", spec, chosen, names, "gate", "gates=['h']")
     draws = {name: normal(0.0, sigma) for name in names if name in chosen}
-    known = {symbol(name): symbol(name) + symbol(f"noise_{name}") for name in draws}
-    return _with_draws(spec, "noise", draws, updates=tuple(rewritten(spec.updates, known)))
+    new = _with_noise((*spec.updates, *(node for node, _ in spec.variables)), draws)
+    updates = tuple(new[update] for update in spec.updates)
+    variables = tuple((new[node], name) for node, name in spec.variables)
+    return _with_draws(spec, "noise", draws, updates=updates, variables=variables)
+
+
+def _with_noise(roots: Iterable[Node], draws: Iterable[str]) -> dict[Node, Node]:
+    """Return each node with noise added to the gates that it reads, or calls with a value."""
+    new: dict[Node, Node] = {}
+    for node in ordered(tuple(roots)):
+        now = with_args(node, tuple(new[a] for a in node.args))
+        is_gate = (node.is_symbol or node.op == "gate") and node.name in draws
+        new[node] = now + symbol(f"noise_{node.name}") if is_gate else now
+    return new
 
 
 def _spec(cell: Any) -> CellSpec:

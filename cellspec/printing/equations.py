@@ -212,7 +212,7 @@ def _sizes(roots: tuple[Node, ...]) -> dict[Node, int]:
 
 
 def _multiplied(pair: Pair) -> str:
-    """What a weight multiplies: a state, or of a called gate its argument y."""
+    """Return what a weight multiplies: a state, or of a called gate its argument y."""
     return "y" if pair.source.endswith("()") else pair.source
 
 

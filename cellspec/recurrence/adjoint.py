@@ -1,4 +1,4 @@
-"""Whether the backward of a cell without dense matrices is linear in its cotangents over time."""
+"""Linearity in time of the backward of a cell without dense matrices, in its cotangents."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def why_no_scan_backward(cell: CellSpec) -> str:
         if clipped is not None:
             return f"{quoted(clipped)} clips a cotangent on its way through time"
     return ""
+
+
+def clipped_on_the_way(cell: CellSpec, states: Iterable[str]) -> Node | None:
+    """Return a call of `clip_gradient` on the way from a state to the past of one, if any.
+
+    Args:
+        cell: a cell without dense matrices.
+        states: the states from which and to which cotangents go. Each part of the backward may be
+            linear where the map of all of them is not: a clip may lie between two parts.
+    """
+    new, own = unit_updates(cell), frozenset(states)
+    updates = zip((state.name for state in cell.states), new, strict=True)
+    roots = [update for name, update in updates if name in own]
+    symbols = {s: seen & own for s, seen in symbols_that_see(cell).items()}
+    return _GradientEdges(new).clipped(roots, symbols)
 
 
 class _GradientEdges:

@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What kind of recurrence a cell is.
+    """Kind of recurrence of a cell.
 
     Attributes:
         kind: `"dense"`, a matrix multiplies a state, or a reduction reads all units;

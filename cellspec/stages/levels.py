@@ -30,7 +30,7 @@ class Levels:
 
     @property
     def further(self) -> int:
-        """How many exchanges there are after the first."""
+        """Number of exchanges after the first."""
         return max(0, len(self.exchanges) - 1)
 
 

@@ -49,7 +49,7 @@ def reduced(node: Node) -> tuple[Node, ...]:
 
 
 def is_together(node: Node) -> bool:
-    """Whether a node stands for several values that are normed together, and for no number."""
+    """Return True if a node stands for several values that are normed together: it is no number."""
     return node.op == "units" and len(reduced(node)) > 1
 
 

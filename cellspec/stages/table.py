@@ -23,7 +23,7 @@ class Reduction:
 
     @property
     def is_norm(self) -> bool:
-        """Whether it takes several values that are normed together."""
+        """True if it takes several values that are normed together."""
         return self.eps is not None
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def notes_on_exchanges(cell: CellSpec) -> list[str]:
-    """What people are told of a step's exchanges, a line each; none for a cell without stages.
+    """Return a step's exchanges in words, a line each; none for a cell without stages.
 
     Args:
         cell: any cell.
@@ -21,7 +21,7 @@ def notes_on_exchanges(cell: CellSpec) -> list[str]:
 
 
 def exchanges_in_words(cell: CellSpec) -> str:
-    """How many exchanges between units a step has, and with stages which they are.
+    """Return how many exchanges between units a step has, and with stages which they are.
 
     Args:
         cell: any cell.
@@ -32,7 +32,7 @@ def exchanges_in_words(cell: CellSpec) -> str:
 
 
 def further_in_words(cell: CellSpec) -> str:
-    """How many exchanges a step has after the first, such as "1 further exchange"; empty if none.
+    """Return a step's exchanges after the first, such as "1 further exchange"; empty for none.
 
     Args:
         cell: any cell.

@@ -82,5 +82,5 @@ def _frame_of_error(error: BaseException, filename: str) -> traceback.FrameSumma
 
 
 def raised_here(error: BaseException) -> bool:
-    """Whether this package raised an error, or what it called in C."""
+    """Return True if this package raised an error, or what it called in C."""
     return Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_HERE)

@@ -19,6 +19,7 @@ from ..errors import CellError
 from ..expression.graph import canonical_nodes
 from ..expression.node import Node, number, symbol
 from ..names import is_usable
+from ..noise.draw import DISTRIBUTIONS
 from ..stages.calls import recorded
 from .place import expression_of_error, place, place_of_error, raised_here
 from .refusing import number_of, shown
@@ -29,7 +30,7 @@ CellType = TypeVar("CellType", bound=CellSpec)
 
 
 def _input() -> Input:
-    """What an argument `dt: Input` declares, which has no options."""
+    """Return what an argument `dt: Input` declares, which has no options."""
     return Input(name="")
 
 
@@ -103,6 +104,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param | Constant:
     name, kind, default = parameter.name, parameter.annotation, parameter.default
+    draw = _draw_of(default)
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise CellError(
             f"the argument *{name}", "named arguments, each with an annotation", f"{name}: Gate"
@@ -114,6 +116,8 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param |
             "Gate, State, Input, Param or Constant",
             f"{name}: Constant = constant({number_of(default)!r})"
             if _is_number(default)
+            else f"{name}: Input = {draw}"
+            if draw
             else f"{name}: Gate",
         )
     if default is parameter.empty:
@@ -126,15 +130,16 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param |
             )
         default = make()
     if not isinstance(default, kind):
-        if isinstance(default, Input) and default.draw is not None:
-            raise CellError(
-                f"the argument `{name}: {kind.__name__}` with the default {default.draw!r}",
-                "a draw as the default of an Input: a call draws no other value",
-                f"{name}: Input = {default.draw!r}",
-            )
+        found = f"the argument `{name}: {kind.__name__}` with the default "
+        if draw:
+            found += repr(default.draw) if isinstance(default, Input) else default.__name__
+            wanted = "a draw as the default of an Input: a call draws no other value"
+            if kind is Input:
+                wanted = "a call of it, which says what is drawn"
+            raise CellError(found, wanted, f"{name}: Input = {draw}")
         if kind is Input:
             raise CellError(
-                f"the argument `{name}: Input` with the default {default!r}",
+                f"{found}{default!r}",
                 "no default: the caller passes a tensor; or bernoulli(), uniform() or normal()",
                 f"{name}: Input, and inputs={{{name!r}: …}} in the call",
             )
@@ -144,12 +149,22 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param |
         )
         option = value if kind is Constant or not value else f"init={value}"
         raise CellError(
-            f"the argument `{name}: {kind.__name__}` with the default {default!r}",
+            f"{found}{default!r}",
             f"a default made by {maker}()",
             f"{name}: {kind.__name__} = {maker}({option if kind is not Gate else ''})",
         )
     declared: Gate | State | Input | Param | Constant = default.model_copy(update={"name": name})
     return declared
+
+
+def _draw_of(default: Any) -> str:
+    """Spell the draw that a default declares, or would declare if it was called; "" for others."""
+    if isinstance(default, Input) and default.draw is not None:
+        return repr(default.draw)
+    name = getattr(default, "__name__", "")
+    return (
+        DISTRIBUTIONS[name].example if inspect.isfunction(default) and name in DISTRIBUTIONS else ""
+    )
 
 
 def _run(

@@ -55,7 +55,7 @@ def unweighted_bytes(
 
 
 def states_needed(cell: CellSpec, plan: KernelPlan) -> int:
-    """How many states of a row a kernel needs after a reset.
+    """Return how many states of a row a kernel needs after a reset.
 
     Args:
         cell: the cell.

@@ -11,7 +11,7 @@ _WORTH, _WORTH_OF_SHORT_ROWS = 1.9, 1.2
 
 
 def joined(one: Plan, both: Plan, fill: float = 1.0) -> bool:
-    """Whether one call of both directions is better than a call of each.
+    """Return True if one call of both directions is better than a call of each.
 
     Where a GPU holds the blocks of both, they take little more time than one. Both plans run all
     steps in one launch: where each step is a launch, R of both directions is read in every step,

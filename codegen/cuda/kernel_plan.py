@@ -68,7 +68,7 @@ _AGREED = ("arch", "dtype", "tf32", "save", "reverse", "masked")
 
 @dataclass(frozen=True, kw_only=True)
 class KernelPlan(ABC):
-    """How one direction of a cell is compiled and launched: one translation unit.
+    """Plan by which one direction of a cell is compiled and launched: one translation unit.
 
     A subclass is a kind of plan, and its `kind` is the word that asks for it. Batch and length are
     run-time values.
@@ -124,7 +124,7 @@ class KernelPlan(ABC):
 
     @property
     def cost(self) -> int:
-        """What plans are compared by: `nanoseconds` with a part of the time before a first step."""
+        """Time that compares plans: `nanoseconds` with a part of the time before a first step."""
         return self.estimate.cost
 
     @property
@@ -155,7 +155,7 @@ class KernelPlan(ABC):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """How the plan cuts the batch: sizes that both directions of a like pair share."""
+        """Sizes in which the plan cuts the batch, which both directions of a like pair share."""
         return ()
 
     def as_compiled(self) -> Self:
@@ -175,7 +175,7 @@ class KernelPlan(ABC):
 
     @property
     def gates_again(self) -> bool:
-        """Whether its kernel computes again from inputs what the forward did not save."""
+        """True if its kernel computes again from inputs what the forward did not save."""
         return False
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
@@ -201,7 +201,7 @@ class KernelPlan(ABC):
         return 1
 
     def parts_of_sums(self, batch: int, steps: int) -> int:
-        """How many partial sums a backward writes of each bias, param and diagonal weight.
+        """Return how many partial sums a backward writes of each bias, param and diagonal weight.
 
         Args:
             batch: rows of the call.
@@ -210,11 +210,11 @@ class KernelPlan(ABC):
         return self.batch_tiles(batch)
 
     def parts_of_resets(self, steps: int) -> int:
-        """How many partial sums of each row a backward writes for the gradients of reset values."""
+        """Return the partial sums per row that a backward writes for gradients of reset values."""
         return 1
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
-        """How many blocks of a launch wait for each other, if all do; else 0.
+        """Return how many blocks of a launch wait for each other, if all do; else 0.
 
         Args:
             batch: rows of the call.

@@ -1,4 +1,4 @@
-"""What the matrices of a kernel multiply, and how many of these products a stage needs at once."""
+"""Sources of the matrices of a kernel, and how many of these products a stage needs at once."""
 
 from __future__ import annotations
 

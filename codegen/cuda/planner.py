@@ -171,7 +171,7 @@ def _check(variant: str, request: PlanRequest) -> None:
 
 
 def _undercut(plans: Sequence[Plan], kind: PlanKind, limits: Limits) -> bool:
-    """Whether each direction has a kernel that costs no more than any kernel of a kind can."""
+    """Return True if each direction has a kernel as cheap as any of a kind can be."""
     if kind.least_nanoseconds is None or not plans:
         return False
     costs = zip(*(plan.costs for plan in plans), strict=True)
@@ -184,5 +184,5 @@ def _cost(plan: Plan) -> int:
 
 
 def _reason(variant: str, error: PlanError) -> str:
-    """What a plan of a variant would have needed."""
+    """Return what a plan of a variant would have needed."""
     return f"a {variant} wants {error.wanted}"

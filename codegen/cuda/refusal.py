@@ -38,7 +38,7 @@ def first_clash(
 
 
 def margins_of(cell: CellSpec, *, close: bool) -> tuple[bool, ...]:
-    """Whether kernels are planned with a margin of registers, in the order of preference.
+    """Return whether kernels are planned with a margin of registers, the preferred way first.
 
     Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
     to count, need fewer; so where no plan keeps the margin, one without it is tried.

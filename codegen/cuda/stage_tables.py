@@ -1,4 +1,4 @@
-"""What the kernels of a GPU know about the stages of a cell, in numbers."""
+"""Tables of the stages of a cell, in numbers, for the kernels of a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..stages.functions import (
 
 
 class Source(NamedTuple):
-    """What matrices of R multiply: a state, or the arguments of called gates.
+    """Factor of matrices of R: a state, or the arguments of called gates.
 
     Attributes:
         stage: before which a step needs the product.
@@ -89,7 +89,7 @@ class StageTables:
 
     @property
     def before(self) -> tuple[list[str], ...]:
-        """For each stage, what units exchange before it, in lines of text."""
+        """Lines of text that say what units exchange before each stage."""
         every: list[ProductPlace | StatisticPlace] = [*self._products, *self.statistics]
         return tuple([e.text for e in every if e.stage == n] for n in range(len(self.stages)))
 
@@ -135,7 +135,7 @@ class StageTables:
 
     @property
     def meetings(self) -> int:
-        """How often all units of a head wait for each other within a step."""
+        """Number of times that all units of a head wait for each other within a step."""
         return len(self.called_stages | {statistic.stage for statistic in self.statistics})
 
     @property
@@ -162,7 +162,7 @@ class StageTables:
 
     @property
     def first_stage_waits(self) -> bool:
-        """Whether the first stage of a forward reads gates, and so waits for products of states."""
+        """True if the first stage of a forward reads gates, and so waits for products of states."""
         return not self.stages[0].read.isdisjoint(self.layout.gates.names)
 
     def stage_of(self, names: tuple[str, ...]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What plans of cells without dense matrices have in common."""
+"""Parts that plans of cells without dense matrices have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .limits import Limits
 
 
 def values_kept(request: PlanRequest, direction: Direction) -> int:
-    """How many values of a unit and step a forward saves, or a backward reads besides states.
+    """Return the values per unit and step that a forward saves, or a backward reads besides states.
 
     Args:
         request: what plans are asked for.
@@ -48,7 +48,7 @@ class UnitPlan(KernelPlan):
 
     @property
     def gates_again(self) -> bool:
-        """Whether its kernel computes again from inputs what the forward did not save."""
+        """True if its kernel computes again from inputs what the forward did not save."""
         return self.direction == "backward" and self.save == "states"
 
     @property

@@ -1,4 +1,4 @@
-"""What the units of a head exchange between two stages of a step."""
+"""Values that the units of a head exchange between two stages of a step."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Statistic:
 
     @staticmethod
     def words(kind: str) -> tuple[str, ...]:
-        """What the numbers of a kind are called.
+        """Return what the numbers of a kind are called.
 
         Args:
             kind: of a statistic.

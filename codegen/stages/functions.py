@@ -73,7 +73,7 @@ class StatisticPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class StageFunctions:
-    """What the template of stages writes.
+    """Text that the template of stages writes.
 
     Attributes:
         forward: the function of each stage of the forward.
@@ -104,7 +104,7 @@ class StageFunctions:
     stages: Stages
 
     def kept(self, name: str) -> str:
-        """What the last stage of the forward saves under a name."""
+        """Return what the last stage of the forward saves under a name."""
         if name in self.forward[-1].results:
             return spelled(name)
         if name in self.values:

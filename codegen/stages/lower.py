@@ -77,7 +77,7 @@ class _Lowering:
             self.new[node] = with_args(node, args)
 
     def _reduced(self, node: Node, values: list[Node]) -> list[Node]:
-        """What a reduction gives for each of its values, by symbols of statistics."""
+        """Return what a reduction gives for each of its values, by symbols of statistics."""
         match node.name:
             case "mean" | "total":
                 return [self._statistic(node.name, values)[0]]

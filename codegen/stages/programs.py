@@ -60,7 +60,7 @@ def whole(programs: Sequence[Program]) -> Program:
 
 
 def described(exchanged: Exchanged, *, back: bool = False) -> str:
-    """What an exchange gives, as a line of text.
+    """Return what an exchange gives, as a line of text.
 
     Args:
         exchanged: a product, or numbers of a head.

@@ -67,7 +67,7 @@ def split(
 
 
 def _can_be_left(node: Node) -> bool:
-    """Whether a node is a number of a unit that takes an operation."""
+    """Return True if a node is a number of a unit that takes an operation."""
     return not node.is_leaf and not node.is_condition and not isinstance(node.value, Body)
 
 

@@ -34,7 +34,7 @@ class Divides:
         return known, free
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
         known, free = self._split(store)
         part, unknown = self.part.split(store)
         if all(fixed % part == 0 for fixed, _ in free) and not unknown:

@@ -30,7 +30,7 @@ class Linear:
 
     @property
     def monotone(self) -> bool:
-        """Whether bounds are exact: an inequality that is monotone in each variable."""
+        """True if bounds are exact: an inequality that is monotone in each variable."""
         factors = [x for term in self.terms for x, _ in term.factors]
         return (
             self.operator == "<="
@@ -65,7 +65,7 @@ class Linear:
         return unfixed, low, high
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
         _, low, high = self._bounds(store)
         if self.operator == "<=":
             return True if high <= self.right else False if low > self.right else None

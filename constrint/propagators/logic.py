@@ -16,7 +16,7 @@ class Literal(Protocol):
     """A propagator with a status, as the parts of an `or` need it."""
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
 
     def revise(self, store: Store) -> bool:
         """Narrow the domains; true if the constraint now holds for all values left."""
@@ -31,7 +31,7 @@ class Decided:
         self.holds = holds
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds."""
+        """Return True if it holds."""
         return self.holds
 
     def revise(self, store: Store) -> bool:
@@ -53,7 +53,7 @@ class In:
         self.inside = inside
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
         x = self.x
         if store.size(x) > LISTED:
             return None
@@ -91,7 +91,7 @@ class All:
         self.literals = literals
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
         out: bool | None = True
         for literal in self.literals:
             status = literal.status(store)
@@ -117,7 +117,7 @@ class Any:
         self.literals = literals
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all values left (True), for none (False), or for some (None)."""
+        """Return True if it holds for all values left, False if for none, None if for some."""
         out: bool | None = False
         for literal in self.literals:
             status = literal.status(store)

@@ -1,4 +1,4 @@
-"""What ends a question without an answer: no solution exists, or a limit was reached."""
+"""Ends of a question without an answer: no solution exists, or a limit was reached."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Problem:
         return self._explain(subject, Named("", variable == value), budget)
 
     def relax(self, target: Named, budget: Budget) -> Relaxation:
-        """How far one bound must move."""
+        """Return how far one bound must move."""
         try:
             return relax(self.declared, self.named, target, budget)
         except LimitReached as limit:

@@ -68,7 +68,7 @@ class Search:
         self._refuted = [0] * len(network.declared)
 
     def _idle(self) -> bool:
-        """Whether no active propagator reads an undecided variable."""
+        """Return True if no active propagator reads an undecided variable."""
         low, high = self.store.low, self.store.high
         return not any(
             low[o.variable] != high[o.variable] and self.propagation.active(o.variable)

@@ -127,7 +127,7 @@ class Sums:
         return [term for term in first if all(term in other for other in others)]
 
     def elsewhere(self, owner: int, monomial: Monomial) -> bool:
-        """Whether it is a product of shareable variables that another constraint contains."""
+        """Return True for a product of shareable variables that another constraint contains."""
         return (
             len(monomial) > 1
             and all(e == 1 and x in self.shareable for x, e in monomial)

@@ -168,7 +168,7 @@ def _runs(cell: CellSpec) -> list[Run]:
             continue
         own = Run(state, gate.number, index.number, 1)
         last = found[-1] if found else None
-        # A called gate in between has a matrix; without input, its number is not in between.
+        # A called gate in between has a matrix; without an input its number is elsewhere.
         if last and own == (last.state, last.gate + last.many, last.matrix + last.many, 1):
             found[-1] = last._replace(many=last.many + 1)
         else:

@@ -1,4 +1,4 @@
-"""Whether packed sequences run as one row, where they lie: by a scan or walk that begins anew."""
+"""Choice between one row and padded rows for packed sequences: a scan or walk begins anew."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ...errors import TensorError
 from ..call.call import Tensors
 from ..call.settings import Asked
 from ..call.tensors import States
-from ..run.projected import scan_projected
+from ..run.projected.layers import scan_projected
 from ..run.route import run_call
 from .exchange import Steps
 from .parallel import LayerRun, Parallel, entered, local

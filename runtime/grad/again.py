@@ -15,7 +15,7 @@ from ..call.text import text_of_call
 from .compute import sequences_of
 from .layers.forward import Kept
 from .operators.call import call_backward_op, call_op
-from .operators.results import beside_results
+from .operators.results import beside_results, seen_by_autograd
 from .torch_layers import torch_layers
 
 
@@ -53,7 +53,8 @@ def differentiate_again(
     wanted = [need for need, own in zip(needs, there, strict=True) if own]
     tensors = [tensor for tensor in flat if tensor is not None]
     text = text_of_call(call, _present(named))
-    found = iter(call_backward_op(list(gradients), tensors, results, wanted, text))
+    seen = seen_by_autograd(call, results, gradients)
+    found = iter(call_backward_op(seen, tensors, results, wanted, text))
     every = [next(found) if need and own else None for need, own in zip(needs, there, strict=True)]
     return every[: len(every) - bool(kept.masks)]
 

@@ -31,7 +31,7 @@ from ..check.module import (
 )
 from ..run.known_calls import KnownCalls, of_means
 from ..run.leaf import as_leaf
-from ..run.projected import scan_projected
+from ..run.projected.layers import scan_projected
 from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.registry import check_backend

@@ -13,7 +13,7 @@ from ..call.call import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, one_direction_error, states_from
 from ..run.known_calls import of_means
-from ..run.projected import scan_projected
+from ..run.projected.layers import scan_projected
 from ..run.ragged import reset_of_step
 from ..run.ready import run_ready
 from ..run.route import input_of_step, run_step

@@ -13,8 +13,8 @@ from ..call.call import Tensors
 from ..call.plain import is_watched
 from ..call.settings import Settings
 from ..call.tensors import States
-from ..run.projected import whole_layer
-from ..run.projected_weights import Part, parts_of, projected
+from ..run.projected.layers import whole_layer
+from ..run.projected.weights import Part, parts_of, projected
 from ..run.route import run_call
 from .conversion.faster import kernels_project
 from .serve import is_strided

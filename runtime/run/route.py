@@ -1,4 +1,4 @@
-"""Which way a call takes: kernels directly, an operator of torch, or the reference."""
+"""The way that a call takes: kernels directly, an operator of torch, or the reference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.one_stage import check_one_stage
-from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.layer_call import wavefront_error
-from ..call.marks import constant_in_graphs
+from ..call.layer_call import Choice, wavefront_error
 from ..call.plain import all_plain, any_tangent, is_watched, may_need_gradient, without_autocast
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
@@ -21,16 +18,9 @@ from ..call.tensors import States
 from ..check.kinds import check_kinds
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
-from ..process.caller import warn_once
-from ..targets.registry import (
-    TARGETS,
-    check_backend,
-    check_takes,
-    compiler_error,
-    target_name,
-    without_kernels,
-)
+from ..targets.registry import TARGETS, check_backend, check_takes, target_name
 from ..targets.target import Target
+from .backend import backend_of, resolve_backend
 from .operator import run_operator
 from .ready import Ready, ready_call, run_ready
 from .reference import run_reference
@@ -57,7 +47,7 @@ def run_call(
         The states of the last layer at all steps, as many as are asked for, and all states after
         the last step.
     """
-    name = _backend(settings, tensors)
+    name = backend_of(settings, tensors.x.device)
     if settings.order == "wavefront" and settings.layers > 1 and len(tensors.x) > 1:
         check_wavefront(settings, asked, tensors.ragged, name, tensors.x.device.type)
     values = tensors.values()
@@ -116,9 +106,10 @@ def direct_call(settings: Settings, tensors: Tensors, asked: Asked = OUTPUT) -> 
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
-    asked, name, values = _of_tensors(asked, tensors), _backend(settings, tensors), tensors.values()
+    name, values = backend_of(settings, tensors.x.device), tensors.values()
     if name == "reference" or any_tangent(values):
         return None
+    asked = _of_tensors(asked, tensors)
     if asked.single and not TARGETS[name].takes_steps:
         return None
     own, returned = _computed(settings, name, tensors, asked, values)
@@ -148,6 +139,24 @@ def input_of_step(cell: CellSpec, x: Any) -> Any:
     return x
 
 
+def runs_as_one_row(
+    cell: CellSpec, choice: Choice, backend: str, wx: Tensor, batch: int, steps: int
+) -> bool:
+    """Return True if packed sequences that begin with initial values run where they lie.
+
+    They are one row then, which begins anew at each of them. Else they are copied to padded rows.
+
+    Args:
+        wx: (total, N, D, Gx), of `batch` sequences, the longest of `steps`.
+    """
+    if cell.dense_pairs or cell.drawn or not len(wx):
+        return False
+    if torch.compiler.is_compiling() or is_watched():
+        return False
+    name = target_name(wx.device.type, check_backend(backend))
+    return name in TARGETS and TARGETS[name].runs_as_one_row(cell, choice, wx, batch, steps)
+
+
 def run_step(
     settings: Settings, tensors: Tensors, remember: Remember | None = None
 ) -> tuple[Tensor, States]:
@@ -171,31 +180,6 @@ def _of_tensors(asked: Asked, tensors: Tensors) -> Asked:
     """Return what a call is asked for, with the tensors that it has."""
     ragged = None if tensors.ragged is None else tensors.ragged.kind
     return Asked(ragged, len(tensors.states) > 0, *asked[2:])
-
-
-def _backend(settings: Settings, tensors: Tensors) -> str:
-    device = tensors.x.device
-    name = resolve_backend(settings.backend, device.type, device.index)
-    if settings.cell.has_stages and name != "reference" and not TARGETS[name].takes_stages:
-        return backend_of_stages(settings, name)
-    return name
-
-
-def backend_of_stages(settings: Settings, name: str) -> str:
-    """Return "reference" for a cell whose step has stages, which kernels of a backend do not run.
-
-    Raises:
-        PlanError: kernels were asked for by name.
-    """
-    cell = settings.cell
-    if settings.backend != "auto":
-        check_one_stage(cell, name, 'backend="auto"')
-    if not torch.compiler.is_compiling():
-        warn_once(
-            f"rnnc runs {cell.name} by operations of torch, step by step: its step has stages,"
-            f" products or reductions of values that it has computed, which {name} kernels lack"
-        )
-    return "reference"
 
 
 def _keeps(values: Sequence[Tensor]) -> bool:
@@ -262,37 +246,3 @@ def check_wavefront(
     ):
         if holds:
             raise wavefront_error(f"{settings.layers} layers of {cell.name}", why)
-
-
-@constant_in_graphs
-def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
-    """Return the name of the target that serves a device, or "reference".
-
-    Only here `"auto"` falls back to the reference. `index` is the device's number, if it has one.
-
-    Raises:
-        TensorError: there is no such backend, or it has no kernels for that device.
-        NoCompilerError: the kernels were asked for by name, and there is no compiler.
-        NoCudaError: likewise, and there is no CuPy, or the GPU is older than the kernels want.
-    """
-    if backend != "auto" and check_backend(backend) == "reference":
-        return "reference"
-    found = target_name(device, backend)
-    if found is None:
-        if backend != "auto":
-            wanted = TARGETS[backend].device
-            raise TensorError(
-                "backend",
-                f'"{backend}" with tensors on {device}',
-                f"tensors on {wanted}",
-                f'tensor.to("{wanted}"), or backend="auto"',
-            )
-        warn_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
-        return "reference"
-    error = compiler_error(found, index)
-    if error is None:
-        return found
-    if backend != "auto":
-        raise error
-    warn_once(f"rnnc runs the slow reference loop, since there {without_kernels(found, error)}")
-    return "reference"

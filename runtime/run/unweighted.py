@@ -68,11 +68,12 @@ def _by_heads(name: str, given: Any, x: Tensor, axes: str, sizes: Sizes) -> Tens
 
 
 def _fits(shape: tuple[int, ...], outer: tuple[int, ...], sizes: Sizes) -> bool:
-    """Return True if a shape is `outer`, with units, or heads and units, behind it or not."""
-    units, plane = shape[len(outer) :], (sizes.heads, sizes.dim)
-    return spreads_over(shape[: len(outer)], outer) and (
-        len(units) == 0 or spreads_over(units, (plane[0] * plane[1],)) or spreads_over(units, plane)
-    )
+    """Return True if a shape is `outer`, with units, or heads and units, behind it or not.
+
+    Shapes with another number of axes are not compared: to a compiler a comparison is a condition.
+    """
+    kinds: tuple[tuple[int, ...], ...] = (), (sizes.heads * sizes.dim,), (sizes.heads, sizes.dim)
+    return any(spreads_over(shape, (*outer, *units)) for units in kinds)
 
 
 def _rows_and_steps(given: Tensor, axes: str) -> Tensor:

@@ -10,27 +10,11 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ..call.layer_call import Choice
-from ..call.plain import is_watched
 from ..call.tensors import States
-from ..targets.registry import TARGETS, check_backend, target_name
 from .scan import Given, run_scan
 
 # R, b and R_diag.
 Weights = tuple[Any, Any, Any]
-
-
-def runs_as_one_row(
-    cell: CellSpec, choice: Choice, backend: str, wx: Tensor, batch: int, steps: int
-) -> bool:
-    """Return True if the target takes so many sequences as one row, the longest of `steps`.
-
-    Args:
-        wx: (total, N, D, Gx).
-    """
-    if cell.dense_pairs or not len(wx) or torch.compiler.is_compiling() or is_watched():
-        return False
-    name = target_name(wx.device.type, check_backend(backend))
-    return name in TARGETS and TARGETS[name].runs_as_one_row(cell, choice, wx, batch, steps)
 
 
 def scan_one_row(

@@ -28,7 +28,8 @@ from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..run.draws import cell_of_call, check_drawing
-from .one_row import runs_as_one_row, scan_one_row
+from ..run.route import runs_as_one_row
+from .one_row import scan_one_row
 from .sampled import with_draws_of_scan
 from .scan import Given, run_scan
 
@@ -108,9 +109,9 @@ def scan_packed(
     check_drawing(sample, generator, wx.device)
     starts = cu_seqlens.to(wx.device, non_blocking=True)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
-    from_init = states is None and reset_to is None and not cell.drawn
+    from_initial = states is None and reset_to is None
     sizes = len(cu_seqlens) - 1, steps
-    if from_init and runs_as_one_row(cell, choice, backend, wx, *sizes):
+    if from_initial and runs_as_one_row(cell, choice, backend, wx, *sizes):
         own = packed_inputs_in_order(cell, inputs, wx) if inputs or cell.inputs else None
         return scan_one_row(cell, backend, choice, wx, weights, params, starts, reset, own)
     lengths, places = places_of(starts, len(wx), steps)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..call.call import Call
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, call_of
-from ..run.route import resolve_backend
+from ..run.backend import resolve_backend
 from ..targets.registry import TARGETS, compiler_error, target_name
 from .layers import ModuleCall
 

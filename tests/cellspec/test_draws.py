@@ -237,6 +237,14 @@ def number_as_an_input(g: Gate, h: State, xi: Input = 0.1):
     return g * xi
 
 
+def draw_that_is_not_called(g: Gate, h: State, xi: Input = normal):
+    return g * xi
+
+
+def draw_without_an_annotation(g: Gate, h: State, xi=bernoulli(0.2)):
+    return g * xi
+
+
 @pytest.mark.parametrize(
     ("function", "found", "write"),
     [
@@ -249,6 +257,12 @@ def number_as_an_input(g: Gate, h: State, xi: Input = 0.1):
             "def drawn_in_the_body(…, *, noise: Input = bernoulli(0.1)), and noise there",
         ),
         (number_as_an_input, "`xi: Input` with the default 0.1", "xi: Input, and inputs="),
+        (
+            draw_that_is_not_called,
+            "`xi: Input` with the default normal",
+            "xi: Input = normal(mean=0, std=1)",
+        ),
+        (draw_without_an_annotation, "`xi` with no annotation", "xi: Input = bernoulli(0.2)"),
     ],
 )
 def test_wrong_cells_with_draws_are_refused_in_the_author_s_file(function, found, write):

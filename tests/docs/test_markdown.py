@@ -169,8 +169,9 @@ def test_the_readme_is_a_landing_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
-def test_the_readme_counts_the_cells() -> None:
+def test_the_readme_and_the_comparison_count_the_cells() -> None:
     assert f" {len(NAMES)} cells come with the package" in (ROOT / "README.md").read_text()
+    assert f"| cells | {len(NAMES)}, " in (ROOT / "docs/comparison.md").read_text()
 
 
 def neurons() -> set[str]:

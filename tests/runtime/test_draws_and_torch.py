@@ -96,3 +96,17 @@ def test_a_compiled_call_says_that_a_tensor_is_no_bool():
         compiled(x, sample=torch.tensor(True))
     with pytest.raises(rnnc.TensorError, match="a Tensor\n  wanted: True or False"):
         rnn(x, sample=torch.tensor(True))
+
+
+def test_a_program_of_any_sizes_draws():
+    """Also of as many steps as there are layers and directions together, here 4."""
+    rnn = rnnc.RNN(kept, INPUT, HIDDEN, num_layers=2, bidirectional=True)
+    sizes = {0: torch.export.Dim("T"), 1: torch.export.Dim("B")}
+    program = torch.export.export(rnn, (torch.randn(T, B, INPUT),), dynamic_shapes=(sizes,))
+    run = program.module()
+    for steps, batch in ((4, 4), (3, 5)):
+        x, found = torch.randn(steps, batch, INPUT), []
+        for call in (rnn, run):
+            torch.manual_seed(3)
+            found.append(call(x)[0])
+        torch.testing.assert_close(*found)

@@ -64,6 +64,36 @@ def test_noise_is_added_to_gates_and_gone_without_samples():
     ]
 
 
+def test_noise_is_added_to_a_gate_that_a_value_of_the_step_feeds():
+    rnn, x = module(rnnc.noisy("gru_reset_first", 0.3)), torch.randn(T, B, INPUT).double()
+    noise = {f"noise_{gate}": torch.randn(T, B, HIDDEN).double() for gate in ("r", "z", "n")}
+    y = rnn(x, inputs=noise)[0]
+    h, found = x.new_zeros(B, HIDDEN), []
+    for t in range(T):
+        from_x = x[t] @ rnn.weight_ih_l0.T + rnn.bias_l0
+        r, z, n = (
+            part + noise[f"noise_{gate}"][t]
+            for gate, part in zip("rzn", from_x.chunk(3, -1), strict=True)
+        )
+        R_r, R_z, R_n = rnn.weight_hh_l0.chunk(3)
+        r, z = (r + h @ R_r.T).sigmoid(), (z + h @ R_z.T).sigmoid()
+        h = z * h + (1 - z) * (n + (r * h) @ R_n.T).tanh()
+        found.append(h)
+    torch.testing.assert_close(y, torch.stack(found))
+    torch.testing.assert_close(gradients(rnn, y), gradients(rnn, torch.stack(found)))
+    rnn.eval()
+    assert torch.equal(rnn(x)[0], module("gru_reset_first")(x)[0])
+
+
+def test_names_of_values_stay():
+    for noisy in (rnnc.noisy("izhikevich", 0.1), rnnc.noisy("nested_lstm", 0.1)):
+        plain = rnnc.cells.get(noisy.name.removesuffix("_with_noise"))
+        names = [line.partition(" = ")[0] for line in plain.equations()]
+        lines = [line for line in noisy.equations() if " ~ " not in line]
+        assert [line.partition(" = ")[0] for line in lines] == names
+        assert noisy.mean().equations() == plain.equations()
+
+
 @pytest.mark.parametrize("wrapped", [rnnc.zoneout("lstm", 0.2), rnnc.noisy("lstm", 0.2)])
 def test_weights_load_both_ways(wrapped):
     noisy, plain = module(wrapped), module("lstm")
@@ -128,6 +158,7 @@ TWICE = rnnc.zoneout("lstm", 0.1)
         (lambda: rnnc.zoneout(3, 0.1), "an int", "a function decorated"),
         (lambda: rnnc.noisy("lstm", 0.1, ["k"]), "noise of 'k', which is no gate", "gates=['i']"),
         (lambda: rnnc.noisy("lstm", 0.1, "zo"), "noise of 'zo', which is no gate", "gates=['i']"),
+        (lambda: rnnc.noisy("lstm", 0.1, 3), "noise of 3, which is no gate", "gates=['i']"),
         (lambda: rnnc.noisy("lstm", -1), "normal(0, -1)", "normal(mean=0, std=1)"),
     ],
 )

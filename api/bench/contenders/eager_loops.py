@@ -24,7 +24,7 @@ Loop = Callable[..., Tensor]
 
 
 def has_loop(cell: str) -> bool:
-    """Whether a cell has a plain loop."""
+    """Return True if a cell has a plain loop."""
     return cell in STEPS
 
 

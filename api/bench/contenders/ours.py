@@ -43,7 +43,7 @@ def module(dtype: str) -> Contender:
 
 
 def scan_call(backend: str, variant: str, resets: float = 0.0) -> Callable[[Inputs], Call]:
-    """What makes a call of `rnnc.scan`.
+    """Return what makes a call of `rnnc.scan`.
 
     Args:
         backend: of the call.

@@ -1,4 +1,4 @@
-"""How the seconds of `rnnc bench --users` are divided among its cases."""
+"""Division of the seconds of `rnnc bench --users` among its cases."""
 
 from __future__ import annotations
 

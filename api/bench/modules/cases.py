@@ -64,17 +64,17 @@ class Case:
 
     @property
     def trains(self) -> bool:
-        """Whether gradients are computed."""
+        """True if gradients are computed."""
         return self.mode in ("training", "step training", "compiled")
 
     @property
     def compiled(self) -> bool:
-        """Whether `torch.compile` runs the module."""
+        """True if `torch.compile` runs the module."""
         return self.mode.startswith("compiled")
 
     @property
     def stepwise(self) -> bool:
-        """Whether the call is one step, as `nn.LSTMCell` does it."""
+        """True if the call is one step, as `nn.LSTMCell` does it."""
         return self.mode.startswith("step")
 
     def __str__(self) -> str:

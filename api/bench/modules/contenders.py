@@ -1,4 +1,4 @@
-"""What runs a case of modules: rnnc's module and torch's, with the same settings and input."""
+"""Contenders of a case of modules: rnnc's module and torch's, with equal settings and input."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def user_contenders(case: Case, device: str) -> Iterator[tuple[str, Make]]:
 
 
 def ours(case: Case, device: str) -> Run:
-    """What rnnc runs in a case.
+    """Return what rnnc runs in a case.
 
     Raises:
         TypeError: `rnnc.RNN` cannot do it.
@@ -58,7 +58,7 @@ def stepper(case: Case, device: str) -> Run:
 
 
 def torchs(case: Case, device: str, dtype: torch.dtype) -> Run:
-    """What torch runs in the same case: its module, or for single steps its cell."""
+    """Return what torch runs in the same case: its module, or for single steps its cell."""
     if case.stepwise:
         make = _CELLS[case.module]
         cell = make(case.features, case.hidden, device=device, dtype=dtype)

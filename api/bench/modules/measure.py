@@ -43,7 +43,7 @@ class Side:
 
 @dataclass
 class Result:
-    """What a case took.
+    """Times of a case.
 
     Attributes:
         case: the case.
@@ -61,7 +61,7 @@ class Result:
         return self.sides.get(OURS)
 
     def faster_than(self, name: str) -> float | None:
-        """How many times as fast as a contender rnnc is by wall-clock."""
+        """Return how many times as fast as a contender rnnc is by wall-clock."""
         other = self.sides.get(name)
         return other.wall / self.ours.wall if self.ours and other else None
 
@@ -73,7 +73,7 @@ class Result:
 
 @dataclass
 class UserResult(Result):
-    """What a user's case took: rnnc, `rnn.stepper` where it can do the case, torch by dtype."""
+    """Times of a user's case: rnnc, `rnn.stepper` where it can do the case, torch by dtype."""
 
     @property
     def failure(self) -> str:
@@ -97,7 +97,7 @@ class UserResult(Result):
 
     @property
     def times(self) -> float | None:
-        """How many times as fast as torch rnnc is by wall-clock."""
+        """Factor by which rnnc is faster than torch by wall-clock."""
         return self._times(self.ours, "wall")
 
     @property
@@ -131,7 +131,7 @@ class UserResult(Result):
 
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> Self:
-        """What `record` gave, read from a file."""
+        """Return what `record` gave, read from a file."""
         sides = record["peers"] | {OURS: record["ours"], STEPPER: record.get("stepper")}
         kept = {name: Side(**side) for name, side in sides.items() if side}
         failures = {"": record["failure"]} if record["failure"] else {}
@@ -174,7 +174,7 @@ def measure_ragged(
 def _started(
     found: Result, contenders: Iterable[tuple[str, Make]], device: str, ready: float = math.inf
 ) -> dict[str, tuple[Run, float]]:
-    """What runs, warm, and for how many milliseconds the GPU is kept busy while it is queued."""
+    """Return what runs, warm, and for how many milliseconds the GPU is busy while it is queued."""
     runs = {}
     for name, make in contenders:
         try:

@@ -73,7 +73,7 @@ class PlanResult:
 
     @property
     def auto(self) -> Tiling:
-        """What `"auto"` chose."""
+        """Kind of plan that `"auto"` chose."""
         return self.tilings[self.chosen]
 
     @property
@@ -115,7 +115,7 @@ class Candidates:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the times depend on."""
+        """Facts on which the times depend."""
         return self.asked, self.steps, self.directions
 
     def of(self, direction: Direction) -> list[KernelPlan]:

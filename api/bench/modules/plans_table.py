@@ -40,7 +40,7 @@ def worst_first(found: Sequence[PlanResult]) -> list[PlanResult]:
 
 
 def plans_summary(found: Sequence[PlanResult]) -> dict[str, float | int | str]:
-    """What the choices come to, by name."""
+    """Return what the choices come to, by name."""
     ran = [(each, each.ratio, each.error) for each in worst_first(found)]
     timed = [(each, ratio, error) for each, ratio, error in ran if ratio and error is not None]
     if not timed:

@@ -1,4 +1,4 @@
-"""What runs a ragged case: rnnc, and what people do with torch's modules or with TorchRL."""
+"""Contenders of a ragged case: rnnc, and what people do with torch's modules or with TorchRL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .contenders import OURS, Make, Run, rnnc_module, torch_module, training
 
 @dataclass(frozen=True)
 class RaggedInputs:
-    """What all contenders of a case run on.
+    """Tensors that all contenders of a case run on.
 
     Attributes:
         x: (T, B, features); what lies past a row's end is never read.

@@ -51,7 +51,7 @@ def losses_first(found: Sequence[UserResult]) -> list[UserResult]:
 
 
 def summary(found: Sequence[UserResult]) -> str:
-    """What the cases come to, in lines: the last ones are the cases that are slower than torch."""
+    """Return what the cases come to, in lines, of which the last are slower than torch."""
     measured = [(r.times, r) for r in losses_first(found) if r.times is not None]
     missing = len(found) - len(measured)
     lines = [f"{missing} of {len(found)} cases did not run"] if missing else []

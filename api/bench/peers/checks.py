@@ -1,4 +1,4 @@
-"""How far the results of each contender are from float64, where it computes what rnnc does.
+"""Errors of each contender against float64, where it computes what rnnc does.
 
 A layer gets the weights and the input of torch's module, rounded to its dtype. The truth is torch's
 module in float64 on the same numbers. A recurrence without a product is compared with a loop in
@@ -42,7 +42,7 @@ _HASTE_ORDER = {"lstm": (0, 2, 1, 3), "gru": (1, 0, 2)}
 
 @dataclass
 class Check:
-    """What a contender's results were compared with, and how far they were from it.
+    """Comparison of a contender's results: with what, and how far they were from it.
 
     Attributes:
         cell: "lstm", "gru", or "h = a h + b".

@@ -44,7 +44,7 @@ def peers_table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def _faster(case: dict[str, Any], other: dict[str, Any]) -> str:
-    """How many times as fast as another contender rnnc is on its terms; "" for rnnc itself."""
+    """Return by which factor rnnc is faster than a contender on its terms; "" for rnnc."""
     same = (c for c in case["contenders"] if c["terms"] == other["terms"] and not c["note"])
     ours = next((c for c in same if c["name"].startswith("rnnc")), None)
     if ours is None or ours is other:

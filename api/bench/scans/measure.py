@@ -55,7 +55,7 @@ class ScanInputs(Inputs):
 
 @dataclass
 class ScanResult:
-    """What a case took.
+    """Times of a case.
 
     Attributes:
         case: the case.
@@ -154,7 +154,7 @@ def measure_scans(
 
 
 def _sets(case: ScanCase, cell: CellSpec, device: str, dtype: Dtype) -> int:
-    """How many sets of tensors are more than twice the cache."""
+    """Return how many sets of tensors are more than twice the cache."""
     if device == "cpu":
         return _LEAST_SETS
     row, values = case.row, len(cell.input_gates) + len(cell.inputs)

@@ -1,1 +1,1 @@
-"""What `rnnc bench` does: rows of sizes, or modules as users call them."""
+"""The command `rnnc bench`: rows of sizes, or modules as users call them."""

@@ -10,7 +10,7 @@ from ...bench.rows import BenchError
 
 
 def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> list[Any]:
-    """What earlier runs on this machine's device wrote.
+    """Return what earlier runs on this machine's device wrote.
 
     Args:
         path: the file; None or a path without a file if there is none.

@@ -1,4 +1,4 @@
-"""What `rnnc bench --peers` and `--stages` do: they time all peers, print and write it."""
+"""The commands `rnnc bench --peers` and `--stages`, which time all peers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _READY = 60.0  # seconds in which a contender must be compiled, unless its share
 
 
 class Suite(NamedTuple):
-    """What a command times.
+    """Cases that a command times.
 
     Attributes:
         option: of `rnnc bench`.
@@ -144,7 +144,7 @@ def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) 
 
 
 class _Found:
-    """What was found, in a file after each case: whatever ends the run, nothing of it is lost."""
+    """Results so far, in a file after each case: whatever ends the run, nothing of them is lost."""
 
     def __init__(self, suite: Suite, options: BenchOptions, device: str, command: str) -> None:
         self._suite, self._options, self._device = suite, options, device

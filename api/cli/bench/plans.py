@@ -1,4 +1,4 @@
-"""What `rnnc bench --users --plans` does: it times kernels, prints and writes what it found."""
+"""The command `rnnc bench --users --plans`, which times kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rnnc bench --ragged` does: it times the ragged cases, prints and writes what it found."""
+"""The command `rnnc bench --ragged`, which times the ragged cases."""
 
 from __future__ import annotations
 

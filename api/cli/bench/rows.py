@@ -1,4 +1,4 @@
-"""What `rnnc bench` does: it measures rows, and prints and writes what it found."""
+"""The command `rnnc bench` for rows of sizes."""
 
 from __future__ import annotations
 

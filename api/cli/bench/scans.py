@@ -1,4 +1,4 @@
-"""What `rnnc bench --scans` does: it times cells without R, prints and writes what it found."""
+"""The command `rnnc bench --scans`, which times cells without R."""
 
 from __future__ import annotations
 

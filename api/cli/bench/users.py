@@ -1,4 +1,4 @@
-"""What `rnnc bench --users` does: it times the users' cases, prints and writes what it found."""
+"""The command `rnnc bench --users`, which times the users' cases."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def limits_command(
 def _json(
     cell: str, dtype: str, heads: int, largest: Sequence[LargestHeadDims], command: str
 ) -> str:
-    """What the table says, with the command and the day."""
+    """Return what the table says, with the command and the day."""
     gpus = [
         {
             "name": each.limits.name,

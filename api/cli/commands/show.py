@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class What(StrEnum):
-    """What `rnnc show` shows of a cell."""
+    """Part of a cell that `rnnc show` shows."""
 
     EQUATIONS = "equations"
     BACKWARD = "backward"

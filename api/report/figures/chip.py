@@ -1,4 +1,4 @@
-"""Where a kernel keeps its data on the chip, and what moves per step."""
+"""Places on the chip where a kernel keeps its data, and bytes that move per step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What moves per step.
+    """Bytes that move per step.
 
     Attributes:
         way: from where to where.
@@ -93,7 +93,7 @@ class Chip:
 
     @classmethod
     def of(cls, cell: CellSpec, shape: Shape, limits: Limits, plan: KernelPlan) -> Chip:
-        """Where the kernel of one direction's plan keeps its data."""
+        """Return where the kernel of one direction's plan keeps its data."""
         blocks, group = _blocks(plan, shape)
         on_one = 1
         if isinstance(plan, TiledPlan):

@@ -1,4 +1,4 @@
-"""How near a kernel is to what the GPU allows: two rooflines, and the times of other packages."""
+"""Two rooflines, which show how near a kernel is to the GPU's limits, and other packages' times."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Plot:
         return " ".join(f"{self.x(x)},{self.y(y)}" for x, y in curve.points)
 
     def below(self, dot: Dot) -> bool:
-        """Whether the label of a point is below it: with a point above, and none below."""
+        """Return True if the label of a point is below it: with a point above, and none below."""
         near = [d for d in self.dots if abs(self.x(d.x) - self.x(dot.x)) < WIDTH / 3]
         room = self.y(dot.y) + 18 <= HEIGHT - BOTTOM
         return room and len(near) > 1 and dot is min(near, key=lambda d: d.y)

@@ -28,7 +28,7 @@ _STAGES = 0.3  # the share of cells with stages
 
 @dataclass(frozen=True)
 class Settings:
-    """What cases may be drawn.
+    """Range of cases that may be drawn.
 
     Attributes:
         device: where the kernels run.

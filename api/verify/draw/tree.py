@@ -261,5 +261,5 @@ class Case:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What the names of each direction's parameters end with."""
+        """Ends of the names of each direction's parameters."""
         return ("", "_reverse") if self.both else ("",)

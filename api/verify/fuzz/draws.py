@@ -19,12 +19,12 @@ def drawn_names(case: Case) -> set[str]:
 
 
 def generator_of(case: Case) -> torch.Generator:
-    """What the call draws from."""
+    """Return what the call draws from."""
     return torch.Generator(case.device).manual_seed(case.seed)
 
 
 def drawn_values(case: Case) -> dict[str, Tensor]:
-    """What the call draws, (B, T, N, D) each in float64: input by input, in the cell's order."""
+    """Return a call's draws, (B, T, N, D) each in float64, in the order of the cell's inputs."""
     generator, names, found = generator_of(case), drawn_names(case), {}
     for given in case.cell.inputs:
         name = f"inputs.{given.name}"
@@ -38,5 +38,5 @@ def drawn_values(case: Case) -> dict[str, Tensor]:
 
 
 def needs_gradient(case: Case, name: str) -> bool:
-    """Whether the gradient of a tensor is asked for: none of what the call draws."""
+    """Return True if the gradient of a tensor is asked for: none of what the call draws."""
     return name not in case.without and name not in drawn_names(case)

@@ -98,7 +98,7 @@ def _inputs(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Tensor] | Non
 
 
 def has_rows(name: str) -> bool:
-    """Whether a module keeps a tensor as rows in the order head, gate, unit."""
+    """Return True if a module keeps a tensor as rows in the order head, gate, unit."""
     kind, _, layer = name.partition(".")
     return bool(layer) and kind in ("weight_ih", *_WEIGHTS)
 

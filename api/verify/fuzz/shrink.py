@@ -56,7 +56,7 @@ def smaller_cells(case: Case) -> Iterator[Case]:
 
 
 def _is_valid(cell: CellDraw) -> bool:
-    """Whether the language accepts a cell: every name is used, and new values differ."""
+    """Return True if the language accepts a cell: every name is used, and new values differ."""
     used = {n for _, value in cell.body for n in value.names()}
     news = [value for target, value in cell.body if target.startswith("new_")]
     return (

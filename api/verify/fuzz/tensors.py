@@ -53,7 +53,7 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
 
 
 def is_given(name: str) -> bool:
-    """Whether a tensor is an argument of a module's call, and no weight."""
+    """Return True if a tensor is an argument of a module's call, and no weight."""
     return name == "x" or name.startswith(("states.", "reset_to.", "inputs."))
 
 

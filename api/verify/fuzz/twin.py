@@ -181,7 +181,7 @@ def _reset_values(
     index: int | None,
     states: Sequence[Tensor],
 ) -> list[Tensor]:
-    """What each state is reset to at each step, (B, T, N, D)."""
+    """Return what each state is reset to at each step, (B, T, N, D)."""
     shape = (case.batch, case.steps, case.heads, case.dim)
     found = []
     for name, spec, like in zip(names, case.cell.states, states, strict=True):

@@ -93,7 +93,7 @@ class Tries:
         self.outcome = Outcome("right")
 
     def __call__(self, case: Any) -> bool:
-        """Whether the case fails in the same way."""
+        """Return True if the case fails in the same way."""
         self.worker = self.worker.or_fresh(case)
         self.worker.start(0, case)
         while not _ended([self.worker]):

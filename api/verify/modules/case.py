@@ -57,7 +57,7 @@ class Call:
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward follows."""
+        """True if a backward follows."""
         return self.kind in ("forward", "steps") and self.mode in WITH_BACKWARD
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the reference gives for a call: in float64, and in the case's dtype."""
+"""Results of the reference for a call: in float64, and in the case's dtype."""
 
 from __future__ import annotations
 

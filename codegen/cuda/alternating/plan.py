@@ -64,12 +64,12 @@ class AlternatingPlan(KernelPlan):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """How the plan cuts the batch."""
+        """Sizes in which the plan cuts the batch."""
         return (self.own.rows,) if self.own else ()
 
     @property
     def product(self) -> Product:
-        """What multiplies: the matrix library, or the step's own kernel."""
+        """Multiplier: the matrix library, or the step's own kernel."""
         return "own" if self.own else "library"
 
     @property

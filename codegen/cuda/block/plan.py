@@ -57,7 +57,7 @@ class BlockPlan(TiledPlan):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """How the plan cuts the batch."""
+        """Sizes in which the plan cuts the batch."""
         return (self.rows,)
 
     def reset_bytes(self, cell: CellSpec) -> int:

@@ -113,14 +113,14 @@ def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
 
 
 def _further_stores(inputs: CostInputs) -> int:
-    """How many stores a thread makes of the values that a unit saves, beyond one."""
+    """Return how many stores a thread makes of the values that a unit saves, beyond one."""
     size = len(inputs.pointwise.saved) * inputs.shape.element_bytes
     widest = math.gcd(size, _WIDEST_BYTES)
     return max(size // widest - 1, 0) if widest else 0
 
 
 def _rounds(inputs: CostInputs, plan: ClusterPlan) -> int:
-    """How often the warps of one scheduler compute the equations, one after the other."""
+    """Return how often the warps of one scheduler compute the equations, one after the other."""
     item_warps = math.ceil(plan.units * TILE_N / WARP)
     if plan.direction == "forward":
         # A thread has two batch rows, or one where warps share K.

@@ -55,7 +55,7 @@ class ClusterPlan(TiledPlan):
         return self.ahead * states_needed(cell, self) * rows
 
     def adds_sums_late(self, pointwise: Pointwise) -> bool:
-        """Whether the backward applies its map while the peers' sums are on their way.
+        """Return True if the backward applies its map while the peers' sums are on their way.
 
         It then applies the map once more, to what a sum of 1 adds. A long map, such as one with
         many passes of a loop, takes longer than the wait.

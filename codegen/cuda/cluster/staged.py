@@ -1,4 +1,4 @@
-"""What a cluster needs for the stages of a cell: bytes of shared memory, and accumulators."""
+"""Needs of a cluster for the stages of a cell: bytes of shared memory, and accumulators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BARRIER_BYTES = 16  # two mbarriers
 
 
 def odd_sources(tables: StageTables) -> int:
-    """How many sources have an odd number of gates: two warps share a tile of each.
+    """Return how many sources have an odd number of gates: two warps share a tile of each.
 
     Args:
         tables: the stages of a direction.
@@ -41,7 +41,7 @@ def sums_at_once(tables: StageTables, dtype: Dtype) -> int:
 
 
 def sources_at_once(tables: StageTables) -> int:
-    """How many sources the stage of a backward has that has the most.
+    """Return how many sources the stage of a backward has that has the most.
 
     Args:
         tables: the stages of a backward.

@@ -74,7 +74,7 @@ class StepEstimate:
 
     @property
     def cost(self) -> int:
-        """What plans are compared by: the time per step of a call of `steps` steps."""
+        """Time per step of a call of `steps` steps, by which plans are compared."""
         return self.total + round(self.start / self.steps)
 
     def of_call(self, steps: int) -> int:

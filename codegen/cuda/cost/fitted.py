@@ -153,7 +153,7 @@ def constants_for(limits: Limits) -> GpuConstants:
 
 
 def is_fitted(limits: Limits) -> bool:
-    """Whether the constants for a GPU were fitted on it.
+    """Return True if the constants for a GPU were fitted on it.
 
     Args:
         limits: the GPU.

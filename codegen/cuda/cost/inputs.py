@@ -1,4 +1,4 @@
-"""What the cost model reads besides a plan, and the terms that several kinds of plans share."""
+"""Inputs of the cost model besides a plan, and the terms that several kinds of plans share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .fitted import constants_for
 
 @dataclass(frozen=True)
 class CostInputs:
-    """What the cost model reads of a cell, a shape and a GPU.
+    """Facts of a cell, a shape and a GPU that the cost model reads.
 
     Attributes:
         pointwise: the equations of the cell.
@@ -47,7 +47,7 @@ class CostInputs:
 
     @property
     def float32_factor(self) -> float:
-        """How many times as long a product takes as one of two-byte elements, or one in TF32."""
+        """Time of a product as a multiple of one of two-byte elements, or of one in TF32."""
         return self.constants.chip.float32 if self.shape.dtype == "float32" and not self.tf32 else 1
 
     def equations(

@@ -1,4 +1,4 @@
-"""What kernels of cells without dense matrices read and write, for their cost models."""
+"""Reads and writes of kernels of cells without dense matrices, for their cost models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the tiles of a call take, in the time of a tile that runs all steps."""
+"""Time of the tiles of a call, in the time of a tile that runs all steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_COUNTED = 4096  # tiles of all heads: of more, no single one matters
 
 
 def waves_of(shape: Shape, tiles: int, places: int) -> float:
-    """How often all places are filled with tiles, until the last tile ends.
+    """Return how often all places are filled with tiles, until the last tile ends.
 
     Tiles start in the order of their batch rows, each at the place that is free first. Where rows
     come in the order of their lengths, later tiles are shorter.

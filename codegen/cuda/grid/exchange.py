@@ -1,4 +1,4 @@
-"""What blocks of a grid exchange within a step: k-tiles of products, parts of statistics."""
+"""Exchanges among blocks of a grid within a step: k-tiles of products, parts of statistics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _statistic_k_tiles(tables: StageTables, dim: int, units: int) -> int:
 
 
 def exchanges(tables: StageTables | None) -> tuple[int, int]:
-    """How often the blocks of a head wait for each other in a step, and how often for products.
+    """Return how often blocks of a head wait for each other in a step: in all, and for products.
 
     Args:
         tables: the stages of a direction; None for a cell without.

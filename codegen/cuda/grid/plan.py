@@ -63,12 +63,12 @@ class GridPlan(ResidentPlan):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """How the plan cuts the batch."""
+        """Sizes in which the plan cuts the batch."""
         return self.rows, self.phases, self.groups
 
     @property
     def streams(self) -> bool:
-        """Whether a part of R is not on the chip."""
+        """True if a part of R is not on the chip."""
         return self.streamed_k_tiles > 0
 
     @property
@@ -95,7 +95,7 @@ class GridPlan(ResidentPlan):
         return min(self.groups, self.batch_tiles(batch))
 
     def parts_of_sums(self, batch: int, steps: int) -> int:
-        """How many partial sums a backward writes: each thread has one batch row and writes one.
+        """Return the partial sums that a backward writes: one for the batch row of each thread.
 
         Args:
             batch: rows of the call.
@@ -104,7 +104,7 @@ class GridPlan(ResidentPlan):
         return batch
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
-        """How many blocks of a launch wait for each other: all of them.
+        """Return how many blocks of a launch wait for each other: all of them.
 
         Args:
             batch: rows of the call.

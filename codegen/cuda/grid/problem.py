@@ -38,7 +38,7 @@ _SPREAD_CLUSTER = 8  # a cluster size for which `Limits.resident` counts fewer S
 
 
 class Rows(NamedTuple):
-    """How a batch is cut.
+    """Division of a batch among groups, phases and tiles.
 
     Attributes:
         tiles: tiles of 8 batch rows per group of blocks.

@@ -108,7 +108,7 @@ def _candidates(
 
 
 def _groups(shape: Shape, limits: Limits, rows: int) -> Iterator[int]:
-    """How many groups of blocks may run at once if each has this many rows, the most first."""
+    """Return the groups of blocks that may run at once if each has so many rows, the most first."""
     wanted = math.ceil(shape.batch / rows)
     if rows > TILE_N and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
         return  # too many rows would be padding

@@ -1,4 +1,4 @@
-"""What a scan over tiles of steps computes of a cell: which states it carries, by which map.
+"""Form of a cell that a scan over tiles of steps computes: which states it carries, by which map.
 
 A step of a direction maps the values that it carries by `A x + b`. The map of a tile is that of its
 steps one after the other. The forward carries the states of affine parts, and A is a function of
@@ -8,13 +8,15 @@ which is linear in them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....cellspec.cell import CellSpec
 from ....cellspec.expression.graph import rewritten
-from ....cellspec.expression.node import Node, number
-from ....cellspec.recurrence.analysis import diagonal_weights
-from ....cellspec.recurrence.classify import Part
+from ....cellspec.expression.node import Node, number, symbol
+from ....cellspec.recurrence.adjoint import clipped_on_the_way
+from ....cellspec.recurrence.analysis import Analysis, diagonal_weights
+from ....cellspec.recurrence.forms import NoFormError
 from ....cellspec.recurrence.sight import (
     MOST_COUPLED,
     fed_by_states,
@@ -22,7 +24,7 @@ from ....cellspec.recurrence.sight import (
     symbols_that_see,
     unit_updates,
 )
-from ....cellspec.recurrence.words import joined
+from ....cellspec.recurrence.words import joined, quoted
 from ...derive import derive
 from ...gradient_only import known_values
 from ...layout import layout_of
@@ -83,51 +85,91 @@ def form_of(cell: CellSpec, direction: Direction) -> Form:
 
 
 def _forward(cell: CellSpec) -> Form:
-    parts = [part for part in cell.recurrence.parts if part.kind == "affine"]
-    carried = tuple(state for part in parts for state in part.states)
-    updates = dict(zip((s.name for s in cell.states), unit_updates(cell), strict=True))
-    seen = states_seen(updates.values(), symbols_that_see(cell))
     for part in cell.recurrence.parts:
-        own = carried if part.kind == "output" else part.states
-        for state in part.states:
-            other = sorted(seen[updates[state]].difference(own))
-            if other:
-                reason = f"{state} reads the old value of {joined(other)}, in another part"
-                raise NoScanError(reason)
         if part.maximum is not None:
             raise NoScanError(f"{part.reason} is a maximum, which no scan plan computes yet")
-    weights = tuple(_weight(cell, pair.gate, pair.source) for pair in cell.diagonal_pairs)
+    weights = _weights(cell)
     taken = {declared.name for declared in cell.declarations}
-    clash = sorted(taken.intersection(weights))
+    clash = sorted(taken.intersection(weights.values()))
     if clash:
         raise NoScanError(f"{joined(clash)} is also the name of a diagonal weight")
-    entries = _entries(parts, carried)
+    carried = _carried(cell)
     program = schedule(
-        entries, constants=(c.name for c in cell.constants), taken={*taken, *weights}
+        _entries(cell, carried, weights),
+        constants=(c.name for c in cell.constants),
+        taken={*taken, *weights.values()},
     )
     if program.has_loops:
         raise NoScanError("a loop computes the coefficients of a step")
-    return Form(carried, program, weights)
+    names = (weights.get((p.gate, p.source), "") for p in cell.diagonal_pairs)
+    return Form(carried, program, tuple(names))
 
 
-def _weight(cell: CellSpec, gate: str, source: str) -> str:
-    if gate not in {pair.gate for pair in fed_by_states(cell)}:
-        return ""
-    return diagonal_weights(cell, gate)[source].name
+def _reads(cell: CellSpec) -> dict[str, frozenset[str]]:
+    """For each state, the states whose old values its new value reads."""
+    updates = dict(zip((s.name for s in cell.states), unit_updates(cell), strict=True))
+    seen = states_seen(updates.values(), symbols_that_see(cell))
+    return {name: seen[update] for name, update in updates.items()}
 
 
-def _entries(parts: list[Part], carried: tuple[str, ...]) -> dict[str, Node]:
+def _carried(cell: CellSpec) -> tuple[str, ...]:
+    """The states that are carried on: of affine parts, and others whose old values are read."""
+    parts, read = cell.recurrence.parts, frozenset().union(*_reads(cell).values())
+    states = (s for part in parts for s in part.states if part.kind == "affine" or s in read)
+    return tuple(states)
+
+
+def _weights(cell: CellSpec) -> dict[tuple[str, str], str]:
+    """The names of diagonal weights by gate and source, as C++ can spell them."""
+    found = {}
+    for i, pair in enumerate(cell.diagonal_pairs):
+        if pair in fed_by_states(cell):
+            name = diagonal_weights(cell, pair.gate)[pair.source].name
+            # The weights of a gate with several sources have a comma in their names.
+            found[pair.gate, pair.source] = f"_u_{pair.gate}_{i}" if "," in name else name
+    return found
+
+
+def _entries(
+    cell: CellSpec, carried: tuple[str, ...], weights: Mapping[tuple[str, str], str]
+) -> dict[str, Node]:
     """The entries of the matrix that may not be 0, by their names; what only gradients need is not
     in them.
     """
     found = {}
-    for part in parts:
-        for state, row in zip(part.states, part.matrix, strict=True):
-            for source, entry in zip(part.states, row, strict=True):
-                name = f"a_{carried.index(state)}_{carried.index(source)}"
-                found[name] = number(0) if entry is None else entry
+    for i, row in enumerate(_rows(cell, carried)):
+        for k, entry in row.items():
+            found[f"a_{i}_{k}"] = entry
     values = found.values()
-    return dict(zip(found, rewritten(values, known_values(values)), strict=True))
+    spelled: dict[Node, Node] = {
+        diagonal_weights(cell, gate)[source]: symbol(name)
+        for (gate, source), name in weights.items()
+    }
+    return dict(zip(found, rewritten(values, {**known_values(values), **spelled}), strict=True))
+
+
+def _rows(cell: CellSpec, carried: tuple[str, ...]) -> list[dict[int, Node]]:
+    """The rows of the matrix, by the numbers of their columns; at least an entry in each."""
+    reads, found = _reads(cell), []
+    of_part = {s: part for part in cell.recurrence.parts for s in part.states}
+    updates = dict(zip((s.name for s in cell.states), unit_updates(cell), strict=True))
+    together = Analysis(cell, carried)
+    for i, state in enumerate(carried):
+        part = of_part[state]
+        if part.kind == "affine" and reads[state] <= set(part.states):
+            row = part.matrix[part.states.index(state)]
+            entries = dict(zip(part.states, (e or number(0) for e in row), strict=True))
+        else:
+            # A sum of values of other parts, too, is an entry of one larger matrix.
+            try:
+                entries = dict(together.affine(updates[state]).coefficients)
+            except NoFormError as reason:
+                other = joined(sorted(reads[state].difference(part.states)))
+                raise NoScanError(
+                    f"{state} reads the old value of {other}, in another part: {reason}"
+                ) from None
+        found.append({carried.index(s): e for s, e in entries.items()} or {i: number(0)})
+    return found
 
 
 def _backward(cell: CellSpec) -> Form:
@@ -135,4 +177,8 @@ def _backward(cell: CellSpec) -> Form:
     sources = {layout.states[source] for source in layout.diagonal_sources.values}
     after = {f"d_{state}_next" for state in layout.states.names}
     carried = (s for s in layout.states.names if s in sources or after & reach[f"d_{s}"])
-    return Form(tuple(carried))
+    form = Form(tuple(carried))
+    clip = clipped_on_the_way(cell, form.carried)
+    if clip is not None:
+        raise NoScanError(f"{quoted(clip)} clips a cotangent on its way from part to part")
+    return form

@@ -135,7 +135,7 @@ class ScanPlan(UnitPlan):
         return LaunchShape(self.threads, self.shared, waits_for="all")
 
     def for_template(self, pointwise: Pointwise) -> dict[str, object]:
-        """What is carried, and the functions of a step.
+        """Return what is carried, and the functions of a step.
 
         Args:
             pointwise: the derived maps of the cell.
@@ -149,7 +149,7 @@ class ScanPlan(UnitPlan):
         }
 
     def parts_of_sums(self, batch: int, steps: int) -> int:
-        """How many partial sums a backward writes: one per row and tile.
+        """Return how many partial sums a backward writes: one per row and tile.
 
         Args:
             batch: rows of the call.
@@ -158,7 +158,7 @@ class ScanPlan(UnitPlan):
         return batch if self.sequential else batch * self.tiles(steps)
 
     def parts_of_resets(self, steps: int) -> int:
-        """How many partial sums of each row it writes for reset values: one per tile.
+        """Return how many partial sums of each row it writes for reset values: one per tile.
 
         Args:
             steps: of the call.
@@ -166,7 +166,7 @@ class ScanPlan(UnitPlan):
         return 1 if self.sequential else self.tiles(steps)
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
-        """How many blocks must be on the chip at once: a launch has as many as there is room for.
+        """Return the blocks that must be on the chip at once: a launch has as many as have room.
 
         Args:
             batch: rows of the call.

@@ -158,13 +158,13 @@ def _largest(
 
 
 def _whole_warps(shape: Shape, parts: int) -> bool:
-    """Whether the channels of a warp are of one head, in pieces of 16 bytes."""
+    """Return True if the channels of a warp are of one head, in pieces of 16 bytes."""
     channels = WARP // max(parts, 1)
     return shape.head_dim % channels == 0 and channels * shape.element_bytes % 16 == 0
 
 
 def _chunk(request: PlanRequest, form: Form, direction: Direction, whole_warps: bool) -> int:
-    """How many steps a thread has, so that their values stay in registers."""
+    """Return how many steps a thread has, so that their values stay in registers."""
     cell, shape = request.cell, request.shape
     layout, pointwise = layout_of(cell), derive(cell, activations=request.save == "gates")
 

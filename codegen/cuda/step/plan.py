@@ -40,7 +40,7 @@ class StepPlan(KernelPlan):
 
     @property
     def multiplies(self) -> bool:
-        """Whether its kernel multiplies too; else the matrix library does."""
+        """True if its kernel multiplies too; else the matrix library does."""
         return self.rows > 0 or self._blocks is not None
 
     @property

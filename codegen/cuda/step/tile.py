@@ -91,7 +91,7 @@ class Tile:
 
 
 def has_instructions(dtype: Dtype, tf32: bool) -> bool:
-    """Whether matrix instructions multiply numbers of a dtype.
+    """Return True if matrix instructions multiply numbers of a dtype.
 
     Args:
         dtype: of the numbers.
@@ -101,7 +101,7 @@ def has_instructions(dtype: Dtype, tf32: bool) -> bool:
 
 
 def has_aligned_lines(shape: Shape, size: int) -> bool:
-    """Whether the lines of all factors and weights begin at multiples of 16 bytes.
+    """Return True if the lines of all factors and weights begin at multiples of 16 bytes.
 
     Args:
         shape: of a layer.

@@ -74,7 +74,7 @@ def _operations(inputs: CostInputs, direction: Direction) -> int:
 
 
 def _waits_for_function(inputs: CostInputs, direction: Direction) -> bool:
-    """Whether a step's states wait for a function of the states before it, quick ones left out.
+    """Return True if a step's states wait for a function of the states before, but for quick ones.
 
     The gradients of a backward are sums of products, and its functions are of stored values.
     """

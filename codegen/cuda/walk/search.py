@@ -68,7 +68,7 @@ def walk_tilings(request: PlanRequest, direction: Direction) -> tuple[WalkPlan, 
 
 
 def _units(request: PlanRequest) -> int:
-    """How many units a thread has: of a number that leaves warps whole, if there is one."""
+    """Return how many units a thread has: of a number that leaves warps whole, if there is one."""
     shape = request.shape
     each = shape.batch * shape.heads * shape.head_dim / request.limits.multiprocessors
     most = _WIDEST_STATE // shape.element_bytes if each >= _MANY_UNITS else 1
@@ -77,7 +77,7 @@ def _units(request: PlanRequest) -> int:
 
 
 def _whole_warps(shape: Shape, units: int) -> bool:
-    """Whether the units of a warp are of one head, with so many units per thread."""
+    """Return True if the units of a warp are of one head, with so many units per thread."""
     return shape.head_dim % (WARP * units) == 0
 
 
@@ -127,7 +127,7 @@ def _plan(request: PlanRequest, direction: Direction, units: int, ahead: int) ->
 
 
 def _chunk(request: PlanRequest, direction: Direction, units: int) -> int:
-    """How many steps are taken together, so that their values stay in registers."""
+    """Return how many steps are taken together, so that their values stay in registers."""
     cell = request.cell
     layout, kept = layout_of(cell), values_kept(request, direction)
     if units > 1:

@@ -62,7 +62,7 @@ class LayerSizes(NamedTuple):
 
 
 class Wavefront(NamedTuple):
-    """How the layers of a call run.
+    """Groups in which the layers of a call run, at the same time within a group.
 
     Attributes:
         groups: how many layers run at once, in the order of computation; all ones where they run
@@ -157,7 +157,7 @@ def wavefronts(
 
 
 def gains(alone: Wavefront, other: Wavefront, sizes: LayerSizes, chunk: int) -> bool:
-    """Whether a wavefront is faster, the host's time for its launches included.
+    """Return True if a wavefront is faster, the host's time for its launches included.
 
     Args:
         alone: the layers one after the other.

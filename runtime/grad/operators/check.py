@@ -23,7 +23,7 @@ from ...targets.registry import TARGETS, check_takes
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
 from ..layers.rows import sizes_of
-from .results import runs_of
+from .results import runs_of, shapes_of_results
 
 
 def check_forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> None:
@@ -81,12 +81,7 @@ def check_gradients_of_results(
     """Return the gradients of `results` of a call, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain, first = plain_gradients(gradients), results[0]
-    batch = runs_of(call, results)[-1][0].shape[1]
-    last: tuple[int, ...] = (call.parts, batch, call.heads * call.dim)
-    if call.takes_wx:
-        last = (batch, call.heads, call.dim)
-    shapes = [tuple(result.shape) for result in results[: call.sequences]]
-    shapes += [last] * (call.results - call.sequences)
+    shapes = shapes_of_results(call, results)
     if len(gradients) != len(shapes):
         found, wanted = f"{len(gradients)} of them", f"{len(shapes)}, one for each result"
         raise TensorError("gradients", found, wanted, "None for a gradient that is zero")

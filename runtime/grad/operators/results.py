@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...call.call import Call
@@ -28,6 +29,34 @@ def runs_of(call: Call, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         place, heads = len(kept) - (each - count), call.parts // call.runs * call.heads
         kept[place:place] = [state.view(*state.shape[:2], heads, call.dim) for state in sequences]
     return [kept[first : first + each] for first in range(0, len(kept), each)]
+
+
+def shapes_of_results(call: Call, results: Sequence[Tensor]) -> list[tuple[int, ...]]:
+    """Return the shape of each result of a call, from its results without the last states."""
+    batch = runs_of(call, results)[-1][0].shape[1]
+    last: tuple[int, ...] = (call.parts, batch, call.heads * call.dim)
+    if call.takes_wx:
+        last = (batch, call.heads, call.dim)
+    shapes = [tuple(result.shape) for result in results[: call.sequences]]
+    return shapes + [last] * (call.results - call.sequences)
+
+
+def seen_by_autograd(
+    call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return gradients of a call's results as autograd sees them where it records a backward.
+
+    It looks for tensors that need a gradient in lists without None alone. A second derivative
+    through another list would be lost, where it has to be refused. `results` are those of the call
+    without the last states.
+    """
+    if not torch.is_grad_enabled() or all(gradient is not None for gradient in gradients):
+        return list(gradients)
+    shapes = shapes_of_results(call, results)
+    return [
+        results[0].new_zeros(shape) if gradient is None else gradient
+        for gradient, shape in zip(gradients, shapes, strict=True)
+    ]
 
 
 def _shares(call: Call) -> bool:

@@ -30,6 +30,7 @@ def test_pieces_around_loops(name, loop_cells, emulated_blocks, inputs_for, pois
     """Conditions, numbers and carried values go from piece to piece, and into loops."""
     monkeypatch.setattr(emit, "MOST_COPIES", 0)
     monkeypatch.setattr(emit, "MOST_CALLS", 0)
+    monkeypatch.setattr(emit, "FEWEST_CALLED", 1)
     monkeypatch.setattr(emit_pieces, "CALLS", 1)
     torch.manual_seed(0)
     loop = loop_cells.unrolled if name == "spiking" else rnnc.repeat

@@ -13,11 +13,14 @@ from ...walk_calls import (
     FORMS,
     PARTS,
     call_of,
+    cascaded,
     cells_without_r,
+    clipped_between,
     gated,
     mixed,
     scan_in_parts,
     scanned,
+    two_sources,
     walk_then_scan,
 )
 
@@ -121,3 +124,21 @@ def test_inputs_params_and_gates_of_all_kinds(check):
     for dtype, form, parts in ((SINGLE, None, 1), (HALF, "rows", 0)):
         check(gated, (5, 30, 2, 3), dtype, form, parts=parts)
     check(mixed, (5, 18, 2, 3), SINGLE, "rows", parts=2, kinds=("walk", "scan"))
+
+
+@pytest.mark.parametrize(("cell", "parts"), [(cascaded, 0), (cascaded, 2), (two_sources, 0)])
+def test_parts_that_read_each_other(cell, parts, check):
+    """A part reads the old value of another one, and weights join two states."""
+    check(cell, (3, 29, 1, 5), SINGLE, "rows", parts=parts, reverse=parts > 0)
+
+
+def test_a_clip_between_two_parts_is_no_map(inputs_for, emulated_blocks, poisoned, monkeypatch):
+    """A scan of both would clip what a unit becomes; the walk clips the cotangents."""
+    small_tiles(monkeypatch)
+    scan_in_parts(monkeypatch, 0)
+    call = call_of(clipped_between, inputs_for(clipped_between, 2, 29, 1, 5, SINGLE))
+    with pytest.raises(rnnc.PlanError, match="clips a cotangent on its way from part to part"):
+        call.run("simulated", variant="scan")
+    got, wanted = call.run("simulated", variant="walk"), call.run("reference", double=True)
+    for name, value in wanted.items():
+        torch.testing.assert_close(got[name].double(), value, rtol=1e-4, atol=1e-4)

@@ -17,9 +17,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.program.program import Program
-from rnnc.runtime.run import projected_direction, reference
+
+from ...ways import REFUSED, Seen, refusal, way_of_compiled
 
 B, T, INPUT, HIDDEN = 2, 5, 3, 4
 
@@ -136,56 +135,12 @@ def given(rnn, wanted, single=False):
     return found
 
 
-class Seen:
-    """What a call entered."""
-
-    def __init__(self, monkeypatch):
-        self.names = []
-        for of, name in (
-            *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
-            (Program, "__call__"),
-            (projected_direction, "run_call"),
-            (reference, "scan_reference"),
-        ):
-            self._note(monkeypatch, of, name)
-
-    def _note(self, monkeypatch, of, name):
-        run = getattr(of, name)
-
-        def noting(*arguments, **named):
-            result = run(*arguments, **named)
-            if result is not None:  # else the target leaves it to its caller
-                self.names.append(name)
-            return result
-
-        static = isinstance(vars(of)[name], staticmethod)
-        monkeypatch.setattr(of, name, staticmethod(noting) if static else noting)
-
-    def way(self):
-        """The way that the last call took."""
-        names, self.names = set(self.names), []
-        if "scan_reference" in names:
-            return "reference"
-        if "run_call" in names:
-            return "layers"
-        return "program" if "__call__" in names else "node" if names else "nothing"
-
-
-def refusal(error):
-    """The first line of an error, and what it tells to write."""
-    if isinstance(error, TypeError):
-        assert "unexpected keyword argument" in str(error)
-        return "no argument"
-    first, *_, last = str(error).splitlines()
-    return f"{first}: {last.partition('write:')[2].strip()}"
-
-
 def ways(options, wanted, monkeypatch):
     """The way of each way of calling, in the order of WAYS."""
     for way in WAYS:
         try:
             yield taken(way, options, wanted, monkeypatch)
-        except (rnnc.TensorError, rnnc.SecondOrderError, TypeError) as error:
+        except REFUSED as error:
             yield refusal(error)
 
 
@@ -193,7 +148,7 @@ def taken(way, options, wanted, monkeypatch):
     rnn = module(options)
     x, row = torch.randn(T, B, INPUT), torch.randn(B, INPUT)
     if way == "compiled":
-        return compiled(rnn, x, given(rnn, wanted))
+        return way_of_compiled(rnn, x, **given(rnn, wanted))
     seen = Seen(monkeypatch)
     if way in ("inference", "training", "known"):
         for _ in range(3 if way == "known" else 1):
@@ -222,20 +177,6 @@ def taken(way, options, wanted, monkeypatch):
     with torch.set_grad_enabled(way == "trained step"):
         rnn.step(row, **given(rnn, wanted, single=True))
     return seen.way()
-
-
-def compiled(rnn, x, more):
-    """The operators in the graph of a compiled call."""
-    found = []
-
-    def note(graph, _):
-        found.extend(str(node.target) for node in graph.graph.nodes if "rnnc" in str(node.target))
-        return graph.forward
-
-    torch._dynamo.reset()
-    torch.compile(rnn, backend=note, fullgraph=True)(x, **more)
-    names = {name.split(".")[1] for name in found}
-    return "operator" if names == {"call"} else str(names)
 
 
 @pytest.mark.parametrize("ability", ABILITIES)

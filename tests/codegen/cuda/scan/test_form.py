@@ -17,7 +17,14 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 from rnnc.runtime.cuda.nvrtc import built
 
-from ....walk_calls import cells_without_r, gated, scanned
+from ....walk_calls import (
+    cascaded,
+    cells_without_r,
+    clipped_between,
+    gated,
+    scanned,
+    two_sources,
+)
 
 H200, SHAPE = limits_of("H200"), Shape(1, 64)
 BOTH = [name for name in cells_without_r() if scanned(rnnc.cells.get(name), "forward")]
@@ -71,6 +78,24 @@ def test_a_diagonal_weight_is_in_the_matrix():
     assert form_of(gated, "backward").carried == ("c",)
 
 
+def test_sums_of_values_of_other_parts_are_entries_of_one_matrix():
+    """Also of a state that reads no past of its own, where another one reads its old value."""
+    form = form_of(cascaded, "forward")
+    assert form.carried == ("h", "late", "c")
+    assert set(form.coefficients.lines()) == {
+        "a_0_0 = 0.9",
+        "a_1_0 = 0.9*0.5",
+        "a_2_1 = 1",
+        "a_2_2 = sigmoid(f)",
+    }
+
+
+def test_weights_of_a_gate_with_several_sources_have_names_of_their_own():
+    form = form_of(two_sources, "forward")
+    assert form.weights == ("_u_g_0", "_u_g_1", "u_o")
+    assert "a_0_1 = _u_g_1*0.5" in form.coefficients.lines()
+
+
 def test_the_backward_carries_every_gradient_that_reaches_the_past():
     cells = {name: rnnc.cells.get(name) for name in cells_without_r()}
     carried = {name: form_of(cell, "backward").carried for name, cell in cells.items()}
@@ -92,9 +117,8 @@ def test_what_waits_for_nothing_is_computed_once():
 
 @rnnc.cell
 def crossed(c: State, m: State, *, f: Gate = gate(recurrent=False)):
-    """Two parts, of which one reads the old value of the other."""
-    m = sigmoid(f) * m + f
-    return sigmoid(f) * c + m, m
+    """Two parts, of which one reads the old value of the other in its coefficient."""
+    return sigmoid(f + m) * c + f, sigmoid(f) * m + f
 
 
 @rnnc.cell
@@ -107,12 +131,6 @@ def peaked(m: State, *, f: Gate = gate(recurrent=False)):
 def forgetful(h: State, *, f: Gate = gate(recurrent=False)):
     """No state reads its own past."""
     return tanh(f)
-
-
-@rnnc.cell
-def late(h: State, y: State, *, f: Gate = gate(recurrent=False)):
-    """An output that reads the old value of another output."""
-    return tanh(f), h
 
 
 @rnnc.cell
@@ -140,12 +158,20 @@ def ambiguous(h: State, *, f: Gate = gate(recurrent="diagonal"), u_f: Param):
         (rnnc.cells.brc, "forward", "`sigmoid(c)` is a function of h"),
         (rnnc.cells.lstm, "forward", "R_i, R_f, R_z and R_o multiply h"),
         (rnnc.cells.lstm, "backward", "the same matrices, transposed"),
-        (crossed, "forward", "c reads the old value of m, in another part"),
+        (
+            crossed,
+            "forward",
+            "c reads the old value of m, in another part: `sigmoid(f + m)` is a function of m",
+        ),
         (peaked, "forward", "m' = maximum(m + a, b) is a maximum, which no scan plan computes yet"),
         (forgetful, "forward", "no state reads its own past"),
         (forgetful, "backward", "no state reads its own past"),
-        (late, "forward", "y reads the old value of h, in another part"),
         (looping, "forward", "a loop computes the coefficients of a step"),
+        (
+            clipped_between,
+            "backward",
+            "`clip_gradient(h, 0.3)` clips a cotangent on its way from part to part",
+        ),
         (clipping, "backward", "`clip_gradient(h, 1)` clips a cotangent on its way through time"),
         (ambiguous, "forward", "u_f is also the name of a diagonal weight"),
     ],

@@ -13,7 +13,7 @@ from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver import device
 from rnnc.runtime.cuda.driver.device import find_cuda
 from rnnc.runtime.process.caller import warn_once
-from rnnc.runtime.run import route
+from rnnc.runtime.run.backend import resolve_backend
 
 T4 = Limits("Tesla T4", (7, 5), 40, 64 * KIB, 64 * KIB, 4 * MIB, 1)
 
@@ -49,20 +49,20 @@ def test_the_planner_names_the_capability():
 def test_by_name_it_is_an_error_and_auto_takes_the_reference_with_one_warning(capability):
     capability(7, 5)
     with pytest.raises(rnnc.NoCudaError) as refused:
-        route.resolve_backend("cuda", "cuda", 0)
+        resolve_backend("cuda", "cuda", 0)
     text = "Tesla T4\n  found:  compute capability 7.5\n  wanted: 8.0 or later\n"
     assert str(refused.value) == text + '  write:  backend="reference"'
     with pytest.warns(RuntimeWarning, match="there are no CUDA kernels"):
-        assert route.resolve_backend("auto", "cuda", 0) == "reference"
+        assert resolve_backend("auto", "cuda", 0) == "reference"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert route.resolve_backend("auto", "cuda", 0) == "reference"
-        assert route.resolve_backend("reference", "cuda", 0) == "reference"
+        assert resolve_backend("auto", "cuda", 0) == "reference"
+        assert resolve_backend("reference", "cuda", 0) == "reference"
 
 
 def test_from_8_0_on_the_kernels_run(capability):
     capability(8, 0)
-    assert route.resolve_backend("auto", "cuda", 0) == "cuda"
+    assert resolve_backend("auto", "cuda", 0) == "cuda"
 
 
 @pytest.mark.parametrize("backend", ["auto", "cpu", "reference"])

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.amp import is_autocast_available
 
-from ..call.plain import without_autocast
+from ...call.plain import without_autocast
 
 
 class Part(NamedTuple):

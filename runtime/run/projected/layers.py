@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..call.call import Tensors
-from ..call.masks import masks_by_torch
-from ..call.projection import Projection
-from ..call.settings import OUTPUT, Settings
-from ..call.tensors import States, inputs_at, inputs_of
-from .projected_direction import Direction
-from .projected_weights import Part, parts_of, projected
-from .route import check_wavefront, run_call
+from ...call.call import Tensors
+from ...call.masks import masks_by_torch
+from ...call.projection import Projection
+from ...call.settings import OUTPUT, Settings
+from ...call.tensors import States, inputs_at, inputs_of
+from ..route import check_wavefront, run_call
+from .direction import Direction
+from .weights import Part, parts_of, projected
 
 
 def scan_projected(

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..call.call import Tensors
-from ..call.layer_call import Choice
-from ..call.masks import FIRST, HOLD, RESTART, MadeMasks, Masks, with_reset_values
-from ..call.projection import Projection
-from ..call.ragged import Ragged, as_of_one_layer, by_heads
-from ..call.settings import Asked, Settings, one_direction
-from ..call.tensors import States
-from .by_layer import input_share
-from .projected_weights import Part, projected
-from .route import run_call
+from ...call.call import Tensors
+from ...call.layer_call import Choice
+from ...call.masks import FIRST, HOLD, RESTART, MadeMasks, Masks, with_reset_values
+from ...call.projection import Projection
+from ...call.ragged import Ragged, as_of_one_layer, by_heads
+from ...call.settings import Asked, Settings, one_direction
+from ...call.tensors import States
+from ..by_layer import input_share
+from ..route import run_call
+from .weights import Part, projected
 
 
 class Direction(NamedTuple):

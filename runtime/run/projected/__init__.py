@@ -1,0 +1,1 @@
+"""Projected layers: products around calls that run the recurrence before the projection."""
