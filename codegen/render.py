@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jinja2
 
+from ..cellspec.stages.words import exchanges_in_words
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .cuda.stage_tables import stage_tables
@@ -183,8 +184,10 @@ def _stages(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> dict[str, objec
     """Return what a template gets of stages; None for a cell without."""
     if isinstance(plan, CpuPlan):
         return {"stages": stage_functions(pointwise)}
+    cell = pointwise.cell
     passed = tuple(sorted(plan.passed))
-    return {"tables": stage_tables(pointwise, plan.direction, passed)}
+    found: dict[str, object] = {"tables": stage_tables(pointwise, plan.direction, passed)}
+    return found | ({"exchanges": exchanges_in_words(cell)} if cell.has_stages else {})
 
 
 def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:

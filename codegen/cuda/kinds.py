@@ -22,8 +22,9 @@ from .block.search import block_kernels, block_tilings, largest_block_head
 from .cluster.plan import ClusterPlan
 from .cluster.search import cluster_kernels, largest_cluster_head
 from .grid.cost import least_grid_nanoseconds
+from .grid.largest import largest_grid_head
 from .grid.plan import GridPlan
-from .grid.search import grid_kernels, largest_grid_head
+from .grid.search import grid_kernels
 from .kernel_plan import KernelPlan
 from .limits import Limits
 from .scan.plan import ScanPlan
@@ -112,7 +113,8 @@ KINDS: dict[str, PlanKind] = {
         PlanKind(
             BlockPlan,
             block_kernels,
-            block_kernels,
+            # No kernel with fewer registers than the bounds of all cells has been measured.
+            partial(block_kernels, close=False),
             tilings=block_tilings,
             largest_head=largest_block_head,
             takes_stages=True,
@@ -121,7 +123,7 @@ KINDS: dict[str, PlanKind] = {
             ClusterPlan,
             cluster_kernels,
             # The estimates of clusters that exchange nothing were fitted to no measurement.
-            partial(cluster_kernels, exchanging=True),
+            partial(cluster_kernels, exchanging=True, close=False),
             largest_head=largest_cluster_head,
             takes_stages=True,
         ),
@@ -130,8 +132,8 @@ KINDS: dict[str, PlanKind] = {
             grid_kernels,
             # No grid plan that streams a part of R has been measured against an alternating plan,
             # and the constants of its estimate are guesses.
-            partial(grid_kernels, streams=False),
-            partial(grid_kernels, streams=False, near=_FURTHER),
+            partial(grid_kernels, streams=False, close=False),
+            partial(grid_kernels, streams=False, close=False, near=_FURTHER),
             least_grid_nanoseconds,
             largest_grid_head,
             takes_stages=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...cellspec.cell import CellSpec
 from ...constrint import Model, Unsatisfiable
@@ -13,18 +13,41 @@ Clash = tuple[Direction, Unsatisfiable]
 HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
 
-def first_clash(problem: Callable[[Direction], Model]) -> Clash | None:
+def first_clash(
+    problem: Callable[[Direction, bool], Model], margins: Iterable[bool]
+) -> Clash | None:
     """The constraints that cannot be met, in the first direction that fails; None if a plan fits.
 
     Args:
-        problem: the constraints on the kernel of a direction.
+        problem: the constraints on the kernel of a direction, with a margin of registers or not.
+        margins: which of the two are tried in turn; the last says what cannot be met.
     """
     for direction in DIRECTIONS:
-        try:
-            problem(direction).solve()
-        except Unsatisfiable as error:
-            return direction, error  # formatting is slow, so it is left to whoever prints the error
+        clash = None
+        for margin in margins:
+            try:
+                problem(direction, margin).solve()
+            except Unsatisfiable as error:
+                clash = direction, error  # formatting is slow, so it is left to whoever prints it
+            else:
+                clash = None
+                break
+        if clash is not None:
+            return clash
     return None
+
+
+def margins_of(cell: CellSpec, *, close: bool) -> tuple[bool, ...]:
+    """Return whether kernels are planned with a margin of registers, the preferred way first.
+
+    Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
+    to count, need fewer; so where no plan keeps the margin, one without it is tried.
+
+    Args:
+        cell: the cell.
+        close: whether a plan may go without. No such plan has been measured.
+    """
+    return (True, False) if close and cell.has_stages else (True,)
 
 
 def largest_dim(fits: Callable[[int], bool], low: int, high: int, step: int) -> int:

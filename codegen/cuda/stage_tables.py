@@ -88,6 +88,12 @@ class StageTables:
         return self.functions.products if forward else self.functions.returned_products
 
     @property
+    def before(self) -> tuple[list[str], ...]:
+        """Lines of text that say what units exchange before each stage."""
+        every: list[ProductPlace | StatisticPlace] = [*self._products, *self.statistics]
+        return tuple([e.text for e in every if e.stage == n] for n in range(len(self.stages)))
+
+    @property
     def weights(self) -> tuple[ProductPlace, ...]:
         """The products of called gates with a weight per unit."""
         return tuple(product for product in self._products if not product.dense)

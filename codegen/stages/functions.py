@@ -166,7 +166,7 @@ def stage_functions(pointwise: Pointwise, passed: tuple[str, ...] = ()) -> Stage
         backward=tuple(_functions(pointwise, "backward", stages.backward, backward, ())),
         products=tuple(places.products(stages.exchanged, stages.values)),
         statistics=tuple(places.statistics(stages.exchanged, stages.values, stages.statistics)),
-        returned_products=tuple(places.products(stages.returned, stages.d_values)),
+        returned_products=tuple(places.products(stages.returned, stages.d_values, back=True)),
         returned_statistics=tuple(places.statistics(stages.returned, stages.d_values, stages.sums)),
         values=stages.values,
         d_values=stages.d_values,
@@ -208,7 +208,11 @@ class _Places:
         self.pointwise, self.stages, self.layout = pointwise, stages, layout
 
     def products(
-        self, exchanged: Sequence[Sequence[Exchanged]], values: tuple[str, ...]
+        self,
+        exchanged: Sequence[Sequence[Exchanged]],
+        values: tuple[str, ...],
+        *,
+        back: bool = False,
     ) -> Iterator[ProductPlace]:
         cell, saved = self.pointwise.cell, self.pointwise.saved
         own = {product.gate: product.argument for product in self.stages.products}
@@ -223,7 +227,7 @@ class _Places:
                         values.index(product.argument),
                         saved.index(own[product.gate]),
                         product.dense,
-                        described(product),
+                        described(product, back=back),
                     )
 
     @staticmethod

@@ -59,10 +59,18 @@ def whole(programs: Sequence[Program]) -> Program:
     return Program(tuple(sorted(inputs, key=str)), statements, outputs, named)
 
 
-def described(exchanged: Exchanged) -> str:
-    """Return what an exchange gives, as a line of text."""
+def described(exchanged: Exchanged, *, back: bool = False) -> str:
+    """Return what an exchange gives, as a line of text.
+
+    Args:
+        exchanged: a product, or numbers of a head.
+        back: whether it is one of the backward, whose products take the transposed weights.
+    """
     if isinstance(exchanged, Statistic):
         names, values = ", ".join(exchanged.names), ", ".join(exchanged.arguments)
         return f"{names} = {exchanged.kind} over the units of {values}"
-    letter, sign = ("R", "") if exchanged.dense else ("u", " *")
-    return f"{exchanged.gate} += {letter}_{exchanged.gate}{sign} {exchanged.argument}"
+    gate, argument = exchanged.gate, exchanged.argument
+    if back:
+        factor = f"transposed R_{gate}" if exchanged.dense else f"u_{gate} *"
+        return f"{argument} = {factor} d_{gate}"
+    return f"{gate} += {f'R_{gate}' if exchanged.dense else f'u_{gate} *'} {argument}"

@@ -13,6 +13,10 @@ from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Shape
 
+# Registers per thread that kernels of cells with stages may have below these bounds. Of the library
+# they then spill at most 192 bytes, those of rows with lengths or resets alone.
+STAGED_MARGIN = 18
+
 
 def forward_registers(
     pointwise: Pointwise, shape: Shape, groups: Expression, tiles: Expression, rows: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -21,6 +21,7 @@ from ..refusal import (
     first_clash,
     largest_beyond_gaps,
     largest_dim,
+    margins_of,
     refusal,
     refuse_float64,
 )
@@ -31,12 +32,15 @@ from .problem import ROWS, block_problem
 _AHEAD_ENOUGH = 4  # steps; fewer do not hide the latency of memory
 
 
-def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
+def block_kernels(
+    request: PlanRequest, direction: Direction, *, close: bool = True
+) -> tuple[BlockPlan, ...]:
     """The block plan of one direction, with the number of batch rows that is best for both.
 
     Args:
         request: what the plan is asked for.
         direction: which of the two kernels.
+        close: whether a kernel may go without a margin of registers; see `margins_of`.
 
     Raises:
         PlanError: R does not fit one block, or the dtype has no matrix instructions; names the
@@ -44,22 +48,30 @@ def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("block", cell, shape)
+    margins = margins_of(cell, close=close)
     candidates = []
-    for rows in ROWS:
-        blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
-        both = [
-            [
-                _plan(request, d, rows, found)
-                for found in _best(cell, _sizes(shape), limits, d, rows, min(blocks, 4))
-            ]
-            for d in DIRECTIONS
-        ]
-        if all(both):
-            candidates.append([min(plans, key=lambda plan: plan.cost) for plans in both])
-    if not candidates:
-        raise _refusal(cell, shape, limits)
-    best = min(candidates, key=lambda both: sum(plan.cost for plan in both))
-    return (best[DIRECTIONS.index(direction)],)
+    for count in range(1, len(margins) + 1):
+        for rows in ROWS:
+            both = [_plans(request, d, rows, margins[:count]) for d in DIRECTIONS]
+            if all(both):
+                candidates.append([min(plans, key=lambda plan: plan.cost) for plans in both])
+        if candidates:
+            best = min(candidates, key=lambda both: sum(plan.cost for plan in both))
+            return (best[DIRECTIONS.index(direction)],)
+    raise _refusal(cell, shape, limits, margins)
+
+
+def _plans(
+    request: PlanRequest, direction: Direction, rows: int, margins: Sequence[bool]
+) -> list[BlockPlan]:
+    """The plans of a direction for so many batch rows per block, by the first margin that fits."""
+    shape, limits = request.shape, request.limits
+    blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
+    for margin in margins:
+        sizes = _sizes(shape), limits, direction, rows, min(blocks, 4)
+        if found := _best(request.cell, *sizes, margin):
+            return [_plan(request, direction, rows, each) for each in found]
+    return []
 
 
 def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
@@ -73,7 +85,7 @@ def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     Raises:
         PlanError: as `block_kernels`.
     """
-    block_kernels(request, direction)  # raises if there is none
+    block_kernels(request, direction, close=False)  # raises if there is none
     found: dict[tuple[int, int, int], BlockPlan] = {}
     sizes = _sizes(request.shape)
     for rows in ROWS:
@@ -92,7 +104,13 @@ def _sizes(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=2048)
 def _best(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int, together: int
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: int,
+    together: int,
+    margin: bool,
 ) -> tuple[Solution, ...]:
     """The sizes of one direction's kernel, with early loads if there is room.
 
@@ -104,7 +122,7 @@ def _best(
         if found and shape.dtype != "float32":
             break
         for early in (True, False):
-            m = block_problem(cell, shape, limits, direction, rows, together)
+            m = block_problem(cell, shape, limits, direction, rows, together, margin)
             m.require(m["groups"] == groups, "the units asked for")
             if early:
                 m.require(m["ahead"] >= _AHEAD_ENOUGH, "loads hide the latency of memory")
@@ -131,29 +149,38 @@ def _plan(request: PlanRequest, direction: Direction, rows: int, found: Solution
     return replace(plan, estimate=estimate, save=request.save, tf32=tf32)
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
     """The constraints that no block meets; None if there is a block plan."""
-    return first_clash(lambda d: block_problem(cell, _sizes(shape), limits, d, ROWS[0]))
+    rows, sizes = ROWS[0], _sizes(shape)
+    return first_clash(
+        lambda d, margin: block_problem(cell, sizes, limits, d, rows, margin=margin), margins
+    )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    clash, largest = _clash(cell, shape, limits), largest_block_dim(cell, shape.dtype, limits)
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
+    clash = _clash(cell, shape, limits, margins)
+    largest = largest_block_dim(cell, shape.dtype, limits, margins)
     wanted = "a cell with fewer gates and states: no head dim fits"
     return refusal("block", cell, shape, limits, clash, largest, wanted)
 
 
-def _fits(cell: CellSpec, dtype: Dtype, limits: Limits) -> Callable[[int], bool]:
+def _fits(
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
+) -> Callable[[int], bool]:
     """A function that says whether there is a block plan for a head dim."""
-    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
+    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
 
 
 @lru_cache(maxsize=512)
-def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
+def largest_block_dim(
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
+) -> int:
     """The largest head dim, a multiple of 8, whose R fits one block; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype. Margins are
+    those of `margins_of`.
     """
-    return largest_dim(_fits(cell, dtype, limits), low=0, high=8, step=8)
+    return largest_dim(_fits(cell, dtype, limits, margins), low=0, high=8, step=8)
 
 
 def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
@@ -161,4 +188,5 @@ def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int)
 
     The number of heads does not matter: no head waits for another.
     """
-    return largest_beyond_gaps(largest_block_dim(cell, dtype, limits), _fits(cell, dtype, limits))
+    of = cell, dtype, limits, margins_of(cell, close=True)
+    return largest_beyond_gaps(largest_block_dim(*of), _fits(*of))

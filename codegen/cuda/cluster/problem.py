@@ -32,6 +32,7 @@ from .registers import (
     cluster_backward_registers,
     cluster_forward_registers,
     stage_registers,
+    staged_margin,
 )
 
 SIZES = (2, 3, 4, 6, 8, 12, 16)  # blocks per cluster
@@ -48,7 +49,12 @@ _BARRIER_BYTES = 16  # two mbarriers
 
 
 def cluster_problem(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, together: int = 1
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    together: int = 1,
+    margin: bool = True,
 ) -> Model:
     """The constraints on a cluster of blocks that keep all of a head's R in their registers.
 
@@ -58,6 +64,7 @@ def cluster_problem(
         limits: the GPU.
         direction: which of the two kernels.
         together: the preferred number of blocks per SM.
+        margin: whether registers keep to the bounds of all cells; a cell with stages needs fewer.
 
     Returns:
         A model with the variables `cluster` (blocks), `units` (per block), `splits` (warps that
@@ -104,6 +111,8 @@ def cluster_problem(
         shared == buffers + ahead * stage + _BARRIER_BYTES,
         "two exchange buffers, the loads ahead, and mbarriers",
     )
+    if not margin:
+        working = working - staged_margin(direction, shape)
     m.require(TENTHS * (registers - matrix) >= working, "registers per thread")
     m.require(TENTHS * (registers - matrix) < working + TENTHS, "no more registers than needed")
     # A scheduler has a quarter of an SM's registers; the one with the most warps decides.

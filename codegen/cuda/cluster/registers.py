@@ -10,10 +10,13 @@ from __future__ import annotations
 from ....constrint.language.expression import Expression
 from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import Shape
+from ...shape import Direction, Shape
 from ..stage_tables import StageTables
 
 TENTHS = 10
+# Registers per thread that kernels of cells with stages may have below these bounds. Of the library
+# they then spill at most 164 bytes, most of them those of rows with lengths or resets alone.
+_STAGED_MARGINS: dict[Direction, tuple[int, int]] = {"forward": (8, 72), "backward": (40, 24)}
 
 
 def cluster_forward_registers(
@@ -53,6 +56,16 @@ def cluster_backward_registers(
     split = 145 if shape.dtype == "float32" else 0
     working = 110 + split + TENTHS * pointwise.extra_values("backward")
     return working + each_unit + 50 * slots + 33 * sums + each_item * items
+
+
+def staged_margin(direction: Direction, shape: Shape) -> int:
+    """Tenths of a register per thread that a kernel of a cell with stages may have below the bound.
+
+    Args:
+        direction: which of the two kernels.
+        shape: gives the dtype.
+    """
+    return TENTHS * _STAGED_MARGINS[direction][shape.dtype == "float32"]
 
 
 def stage_registers(tables: StageTables, shape: Shape) -> int:

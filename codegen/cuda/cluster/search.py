@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from ..refusal import (
     first_clash,
     largest_beyond_gaps,
     largest_dim,
+    margins_of,
     refusal,
     refuse_float64,
 )
@@ -29,7 +30,7 @@ from .problem import SIZES, cluster_problem
 
 
 def cluster_kernels(
-    request: PlanRequest, direction: Direction, *, exchanging: bool = False
+    request: PlanRequest, direction: Direction, *, exchanging: bool = False, close: bool = True
 ) -> tuple[ClusterPlan, ...]:
     """The cluster plans of one direction, the cheapest first.
 
@@ -39,6 +40,7 @@ def cluster_kernels(
         request: what the plans are asked for.
         direction: which of the two kernels.
         exchanging: whether to refuse a cell whose blocks would exchange nothing.
+        close: whether a kernel may go without a margin of registers; see `margins_of`.
 
     Raises:
         PlanError: a direction has none; names the constraint that binds and the largest head dim
@@ -64,17 +66,36 @@ def cluster_kernels(
             "at least one dense recurrent matrix: the blocks of a cluster exchange its inputs",
             'variant="walk"',
         )
-    both = {d: _ranked(cell, shape, limits, d, request.tf32) for d in DIRECTIONS}
+    margins = margins_of(cell, close=close)
+    both = {d: _by_margins(cell, shape, limits, d, request.tf32, margins) for d in DIRECTIONS}
     if not all(both.values()):
-        raise _refusal(cell, shape, limits)
+        raise _refusal(cell, shape, limits, margins)
     return tuple(
         replace(kernel, save=request.save, tf32=request.tf32) for kernel in both[direction]
     )
 
 
+def _by_margins(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    tf32: bool,
+    margins: Sequence[bool],
+) -> tuple[ClusterPlan, ...]:
+    """The plans of a direction with the first margin of registers that fits, the cheapest first."""
+    each = (_ranked(cell, shape, limits, direction, tf32, margin) for margin in margins)
+    return next(filter(None, each), ())
+
+
 @lru_cache(maxsize=512)
 def _ranked(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, tf32: bool
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    tf32: bool,
+    margin: bool,
 ) -> tuple[ClusterPlan, ...]:
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
@@ -83,7 +104,7 @@ def _ranked(
     found = []
     for size in SIZES:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
-        for best in _best(cell, _sizes(shape), limits, direction, size, together):
+        for best in _best(cell, _sizes(shape), limits, direction, size, together, margin):
             plan = ClusterPlan.of(
                 best,
                 shape,
@@ -110,12 +131,18 @@ def _sizes(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=4096)
 def _best(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, size: int, together: int
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    size: int,
+    together: int,
+    margin: bool,
 ) -> tuple[Solution, ...]:
     """The first solution for a cluster size and each way to share a product among warps."""
     if size > limits.cluster or size > shape.head_dim // GROUP_UNITS:
         return ()
-    m = cluster_problem(cell, shape, limits, direction, together)
+    m = cluster_problem(cell, shape, limits, direction, together, margin)
     m.require(m["cluster"] == size, "the size asked for")
     share = m["splits" if direction == "forward" else "warps"]
     found: dict[int, Solution] = {}
@@ -124,35 +151,44 @@ def _best(
     return tuple(found.values())
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
     """The constraints that no cluster meets; None if there is a cluster plan."""
-    return first_clash(lambda d: cluster_problem(cell, _sizes(shape), limits, d))
+    sizes = _sizes(shape)
+    return first_clash(
+        lambda d, margin: cluster_problem(cell, sizes, limits, d, margin=margin), margins
+    )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    clash, largest = _clash(cell, shape, limits), largest_cluster_dim(cell, shape.dtype, limits)
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
+    clash = _clash(cell, shape, limits, margins)
+    largest = largest_cluster_dim(cell, shape.dtype, limits, margins)
     if limits.cluster < min(SIZES):
         wanted = "a GPU with clusters: compute capability 9.0 or later"
     else:
         wanted = "a cell with fewer gates and states: no head dim fits"
     # A head may be too small to share, or lie between two sizes that divide into whole tiles.
     above = range(TILE_M * (shape.head_dim // TILE_M + 1), largest + 1, TILE_M)
-    larger = next(filter(_fits(cell, shape.dtype, limits), above), 0)
+    larger = next(filter(_fits(cell, shape.dtype, limits, margins), above), 0)
     return refusal("cluster", cell, shape, limits, clash, largest, wanted, larger)
 
 
-def _fits(cell: CellSpec, dtype: Dtype, limits: Limits) -> Callable[[int], bool]:
+def _fits(
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
+) -> Callable[[int], bool]:
     """A function that says whether there is a cluster plan for a head dim."""
-    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
+    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
 
 
 @lru_cache(maxsize=512)
-def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
+def largest_cluster_dim(
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
+) -> int:
     """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype. Margins are
+    those of `margins_of`.
     """
-    fits = _fits(cell, dtype, limits)
+    fits = _fits(cell, dtype, limits, margins)
     if limits.cluster < min(SIZES) or not fits(32):
         return 0
     return largest_dim(fits, low=32, high=64, step=TILE_M)
@@ -165,4 +201,5 @@ def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: in
     """
     if limits.cluster < min(SIZES):
         return 0
-    return largest_beyond_gaps(largest_cluster_dim(cell, dtype, limits), _fits(cell, dtype, limits))
+    of = cell, dtype, limits, margins_of(cell, close=True)
+    return largest_beyond_gaps(largest_cluster_dim(*of), _fits(*of))

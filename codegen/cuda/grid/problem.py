@@ -16,6 +16,7 @@ from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, W
 from ..stage_tables import stage_tables
 from .plan import RING_BYTES
 from .registers import (
+    STAGED_PART,
     STREAM_REGISTERS,
     WIDE_UNIT_GROUPS,
     backward_registers,
@@ -58,6 +59,7 @@ def grid_problem(
     rows: Rows,
     streams: bool = False,
     tf32: bool = False,
+    margin: bool = True,
 ) -> Model:
     """The constraints on blocks that share a head and exchange through L2.
 
@@ -70,6 +72,7 @@ def grid_problem(
         streams: whether each step may stream the part of R that the chip cannot hold; if not, all
             of R is on the chip.
         tf32: whether float32 is multiplied as TF32.
+        margin: whether registers keep to the bounds of all cells; a cell with stages needs fewer.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units
@@ -168,6 +171,8 @@ def grid_problem(
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         elsewhere = k_tiles - kept
         working, each_item = backward_registers(pointwise, shape, tables, tf32)
+    if not margin:
+        each_item = math.ceil(STAGED_PART * each_item)
     counts = []
     for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)

@@ -18,6 +18,9 @@ WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
 # with many items per thread, still spill up to 150 bytes.
 STREAM_REGISTERS = 80
 
+# The part of the registers per item that kernels of cells with stages need at least.
+STAGED_PART = 0.75
+
 
 def forward_registers(
     pointwise: Pointwise, shape: Shape, tables: StageTables | None = None, tf32: bool = False

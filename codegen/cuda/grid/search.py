@@ -12,25 +12,18 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Solution
 from ...derive import derive
 from ...request import PlanRequest
-from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
+from ...shape import DIRECTIONS, Direction, PlanError, Shape
 from ..cost.estimate import USUAL_STEPS, StepEstimate
 from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
-from ..refusal import (
-    Clash,
-    first_clash,
-    largest_beyond_gaps,
-    largest_dim,
-    refusal,
-    refuse_float64,
-)
+from ..refusal import margins_of, refuse_float64
 from .cost import grid_start, grid_step
 from .exchange import exchanged_k_tiles
+from .largest import grid_refusal, sizes_of_group
 from .plan import GridPlan
 from .problem import Rows, grid_problem
 
-_LARGEST_DIM = 16384
 # A trial may find another kernel faster than the one with the lowest estimate. How many others it
 # tries per direction, and how far above the lowest their estimates may be.
 _NEAR = 1.1
@@ -40,7 +33,12 @@ _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
 
 def grid_kernels(
-    request: PlanRequest, direction: Direction, *, streams: bool = True, near: float = _NEAR
+    request: PlanRequest,
+    direction: Direction,
+    *,
+    streams: bool = True,
+    near: float = _NEAR,
+    close: bool = True,
 ) -> tuple[GridPlan, ...]:
     """The grid plans of one direction: the cheapest for each cut of the batch, and those with
     nearly the same estimate.
@@ -53,6 +51,7 @@ def grid_kernels(
         direction: which of the two kernels.
         streams: whether plans may stream a part of R.
         near: how many times the lowest estimate of its cut a plan's may be.
+        close: whether a kernel may go without a margin of registers; see `margins_of`.
 
     Raises:
         PlanError: the dtype has no matrix instructions, the cell has no dense recurrent matrix, or
@@ -62,11 +61,15 @@ def grid_kernels(
     cell, shape, limits = request.cell, request.shape, request.limits
     _check(cell, shape)
     streams = streams and not cell.has_stages  # whose products come in another order
-    found = _candidates(cell, shape, limits, direction, request.tf32, False, near)
+    margins = margins_of(cell, close=close)
+    of = cell, shape, limits, direction, request.tf32
+    found = _candidates(*of, False, near, margins[:1])
+    if not found and len(margins) > 1:
+        found = _candidates(*of, False, near, margins)
     if streams and not found:
-        found = _candidates(cell, shape, limits, direction, request.tf32, True, near)
+        found = _candidates(*of, True, near, margins[:1])
     if not found:
-        raise _refusal(cell, shape, limits, streams)
+        raise grid_refusal(cell, shape, limits, streams, margins)
     return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
 
 
@@ -79,12 +82,14 @@ def _candidates(
     tf32: bool,
     streams: bool,
     near: float,
+    margins: tuple[bool, ...],
 ) -> tuple[GridPlan, ...]:
     inputs = CostInputs.of(cell, shape, limits, tf32)
-    sizes = (cell, _sizes(shape), limits)
+    sizes = (cell, sizes_of_group(shape), limits)
 
     def ranked(cut: Rows, direction: Direction) -> tuple[_Priced, ...]:
-        return _ranked(*sizes, direction, cut, tf32, streams)
+        each = (_ranked(*sizes, direction, cut, tf32, streams, margin) for margin in margins)
+        return next(filter(None, each), ())
 
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
@@ -130,11 +135,6 @@ def _near(ranked: Sequence[_Priced], near: float) -> list[GridPlan]:
     return [kernel for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < near * least]
 
 
-def _sizes(shape: Shape) -> Shape:
-    """The sizes that one group of blocks depends on."""
-    return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
-
-
 @lru_cache(maxsize=2048)
 def _ranked(
     cell: CellSpec,
@@ -144,11 +144,12 @@ def _ranked(
     rows: Rows,
     tf32: bool,
     streams: bool,
+    margin: bool,
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
     found = []
-    for kernel in _kernels(cell, shape, limits, direction, rows, streams, tf32):
+    for kernel in _kernels(cell, shape, limits, direction, rows, streams, tf32, margin):
         step, start = grid_step(inputs, kernel), grid_start(inputs, kernel)
         found.append((kernel, step() + start / USUAL_STEPS))
     return tuple(sorted(found, key=lambda item: item[1]))
@@ -163,9 +164,10 @@ def _kernels(
     rows: Rows,
     streams: bool,
     tf32: bool,
+    margin: bool,
 ) -> tuple[GridPlan, ...]:
     """The feasible kernels of a direction."""
-    problem = grid_problem(cell, shape, limits, direction, rows, streams, tf32)
+    problem = grid_problem(cell, shape, limits, direction, rows, streams, tf32, margin)
     found = problem.solutions()
     return tuple(_kernel(cell, shape, limits, direction, rows, solution) for solution in found)
 
@@ -221,69 +223,3 @@ def _check(cell: CellSpec, shape: Shape) -> None:
             "at least one dense recurrent matrix: the blocks of a grid exchange its inputs",
             'variant="block"',
         )
-
-
-def _clash(cell: CellSpec, shape: Shape, limits: Limits, streams: bool = False) -> Clash | None:
-    """The constraints that no group of blocks meets; None if there is a grid plan.
-
-    If plans may stream, the constraints are those of a plan that streams.
-    """
-
-    def clash(streamed: bool) -> Clash | None:
-        return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows(), streamed))
-
-    found = clash(streamed=False)
-    return clash(streamed=True) if found and streams else found
-
-
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits, streams: bool) -> PlanError:
-    clash = _clash(cell, shape, limits, streams)
-    largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads, streams)
-    wanted = "fewer heads: no head dim fits"
-    return refusal("grid", cell, shape, limits, clash, largest, wanted)
-
-
-def _fits(
-    cell: CellSpec, dtype: Dtype, limits: Limits, heads: int, streams: bool = False
-) -> Callable[[int], bool]:
-    """A function that says whether there is a grid plan for a head dim."""
-
-    def fits(dim: int) -> bool:
-        shape = Shape(heads, dim, 1, 1, dtype)
-        return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
-
-    return fits
-
-
-@lru_cache(maxsize=512)
-def largest_grid_dim(
-    cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1, streams: bool = False
-) -> int:
-    """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does.
-
-    It is found by halving; a larger head may fit beyond a gap.
-
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
-        heads: that share the chip.
-        streams: whether only a part of R must fit, since plans may stream the rest.
-    """
-    return largest_dim(_fits(cell, dtype, limits, heads, streams), low=0, high=64, step=GROUP_UNITS)
-
-
-def largest_grid_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
-    """The largest head dim, a multiple of 8, that has a grid plan; 0 if none has one.
-
-    Args:
-        cell: the cell.
-        dtype: of R and h.
-        limits: the GPU.
-        heads: that share the chip.
-    """
-    if not cell.dense_pairs:
-        return 0  # blocks have nothing to exchange
-    return largest_beyond_gaps(
-        largest_grid_dim(cell, dtype, limits, heads), _fits(cell, dtype, limits, heads)
-    )

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.kinds import KINDS
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
-from rnnc.codegen.shape import PlanError, Shape
+from rnnc.codegen.request import PlanRequest
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import compile_flags
+from rnnc.runtime.cuda.spills import MOST_SPILLED, spilled_bytes
 
 STAGED = [name for name in rnnc.cells.names() if rnnc.cells.get(name).has_stages]
 HEADERS = Path(__file__).parents[3] / "templates/cuda/stages"
@@ -25,9 +28,33 @@ ARCHS = {"A100": "sm_80", "H200": "sm_90a", "B200": "sm_100a"}
 
 
 def source_of(name, dim=64, dtype="bfloat16", gpu="H200", heads=12, variant="block"):
-    cell = rnnc.cells.get(name)
+    """The source of a plan that `"auto"` may take: its kernels have a margin of registers."""
+    cell, limits = rnnc.cells.get(name), limits_of(gpu)
     shape = Shape(heads=heads, head_dim=dim, batch=16, dtype=dtype)
-    return cuda_source(cell, plan_for(cell, shape, limits_of(gpu), variant))
+    for direction in DIRECTIONS:  # raises an error if there is none
+        KINDS[variant].candidates_for_auto(PlanRequest(cell, shape, limits), direction)
+    return cuda_source(cell, plan_for(cell, shape, limits, variant))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "variant", "dim"),
+    [
+        ("mgu", "bfloat16", "block", 192),
+        pytest.param("layer_norm_lstm", "bfloat16", "block", 96, marks=pytest.mark.slow),
+        pytest.param("layer_norm_lstm", "bfloat16", "cluster", 384, marks=pytest.mark.slow),
+        pytest.param("mogrifier_lstm", "bfloat16", "cluster", 192, marks=pytest.mark.slow),
+        pytest.param("mogrifier_lstm", "float32", "cluster", 48, marks=pytest.mark.slow),
+        pytest.param("wmc_lstm", "float32", "grid", 640, marks=pytest.mark.slow),
+    ],
+)
+def test_plans_without_a_margin_of_registers_spill_little(name, dtype, variant, dim):
+    cell, shape = rnnc.cells.get(name), Shape(1, dim, 16, dtype=dtype)
+    with pytest.raises(PlanError, match="registers"):
+        source_of(name, dim, dtype, heads=1, variant=variant)
+    for masked in (False, True):
+        plan = plan_for(cell, shape, limits_of("H200"), variant).in_time(False, masked)
+        for kernel in plan.kernels.values():
+            assert spilled_bytes(cell, kernel) <= MOST_SPILLED
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rnnc.codegen.cuda.grid.largest import largest_grid_dim
 from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
-from rnnc.codegen.cuda.grid.search import _groups, largest_grid_dim
+from rnnc.codegen.cuda.grid.search import _groups
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plans_of_kind

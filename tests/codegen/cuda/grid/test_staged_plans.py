@@ -7,7 +7,7 @@ import math
 import pytest
 import rnnc
 from rnnc.codegen.cuda.grid.exchange import exchanges
-from rnnc.codegen.cuda.grid.search import largest_grid_head
+from rnnc.codegen.cuda.grid.largest import largest_grid_head
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind

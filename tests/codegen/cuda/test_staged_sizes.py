@@ -1,0 +1,70 @@
+"""Each kind of plan takes heads of a cell with stages up to 3/4 of the largest without them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import rnnc
+from rnnc.codegen.cuda.kinds import KINDS
+from rnnc.codegen.cuda.largest import largest_head_dims
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.request import PlanRequest
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
+
+H100 = limits_of("H100")
+slow = pytest.mark.slow
+# Where no plan keeps the margin of registers, and one without it fits.
+WITHOUT_MARGIN = [
+    ("layer_norm_lstm", "bfloat16", "block", 80),
+    ("layer_norm_lstm", "bfloat16", "cluster", 384),
+    ("mogrifier_lstm", "bfloat16", "block", 8),
+    ("mogrifier_lstm", "bfloat16", "grid", 192),
+    ("wmc_lstm", "float32", "block", 24),
+    ("mogrifier_lstm", "float32", "cluster", 48),
+    ("rhn", "float32", "grid", 768),
+    ("mgu", "bfloat16", "grid", 2376),
+]
+QUICK = ["mgu", "mut1"]
+# For such a head the first would spill 528 bytes: it has 14 params, and its twin none.
+# The other multiplies 13 matrices in 6 rounds.
+REFUSED = {
+    ("layer_norm_lstm", "float32", "block"),
+    ("mogrifier_lstm", "bfloat16", "grid"),
+}
+STAGED = [name for name in rnnc.cells.names() if rnnc.cells.get(name).has_stages]
+
+
+def one_stage(cell):
+    """A cell of the same gates and states, whose called gates multiply the first state."""
+    form = json.loads(cell.to_json())
+    gates = " + ".join(f"tanh({gate.name})" for gate in cell.gates)
+    form["updates"] = [f"0.5*{state.name} + 0.1*({gates})" for state in cell.states]
+    return rnnc.Cell.from_json(json.dumps(form | {"params": [], "constants": [], "inputs": []}))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else slow) for name in STAGED]
+)
+def test_heads_up_to_three_quarters_of_the_largest(name, dtype):
+    cell = rnnc.cells.get(name)
+    staged, without = (largest_head_dims(c, H100, dtype).dims for c in (cell, one_stage(cell)))
+    for kind, largest in without.items():
+        if (name, dtype, kind) in REFUSED:
+            continue
+        # Head dims are counted in steps of 8.
+        assert staged[kind] >= 0.75 * largest // 8 * 8, (kind, staged, without)
+
+
+@pytest.mark.parametrize(("name", "dtype", "variant", "dim"), WITHOUT_MARGIN)
+def test_a_plan_without_the_margin(name, dtype, variant, dim):
+    cell, shape = rnnc.cells.get(name), Shape(1, dim, 16, dtype=dtype)
+    plan = plan_for(cell, shape, H100, variant)
+    assert plan.variant == variant
+    for kernel in plan.kernels.values():
+        assert kernel.matrix_registers < kernel.registers <= H100.registers_per_thread
+    find = KINDS[variant].candidates_for_auto
+    with pytest.raises(PlanError, match="registers"):
+        [find(PlanRequest(cell, shape, H100), direction) for direction in DIRECTIONS]
