@@ -18,6 +18,7 @@ from ...cellspec.errors import kind_of
 from ...cellspec.noise.draw import Draw, Kind
 from ...errors import TensorError
 from ..call.options import check_flag
+from ..call.transforms import is_transformed
 
 # Fills an empty tensor from a distribution with the numbers of its arguments.
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
@@ -174,13 +175,23 @@ def drawn(
     if not isinstance(reset, Tensor) or reset.shape != (steps, batch) or reset.dtype != torch.bool:
         reset = None  # what is wrong with it, the checks of the call say
     count = 1 if once and reset is None else steps
-    empty = like.detach().new_empty(parts, count, batch, *plane)
-    found = fill(draw.kind, numbers, empty)
+    found = fill(draw.kind, numbers, _empty(like, (parts, count, batch, *plane)))
     if not once or reset is None or not steps:
         return found
     time = torch.arange(steps, device=like.device).unsqueeze(1)
     begun = torch.where(reset, time, 0).cummax(0).values
     return found.gather(1, begun.view(1, steps, batch, 1, 1).expand(found.shape))
+
+
+def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor to fill.
+
+    A compiler takes what is made of `like` for one value, and normal or uniform draws of it for
+    one draw; it does not with `torch.empty`. Under `vmap` a tensor has to be made of `like`.
+    """
+    if torch.compiler.is_compiling() and not is_transformed((like,)):
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    return like.detach().new_empty(shape)
 
 
 def check_drawing(sample: Any, generator: Any, device: torch.device) -> None:

@@ -110,3 +110,22 @@ def test_a_program_of_any_sizes_draws():
             torch.manual_seed(3)
             found.append(call(x)[0])
         torch.testing.assert_close(*found)
+
+
+@rnnc.cell
+def twice(h: State, k: State, g: Gate, a: Input = uniform(), b: Input = uniform()):
+    """Its states are what was drawn, whatever its gate."""
+    return a + 0 * g, b + 0 * g
+
+
+def test_two_draws_of_one_distribution_stay_two_in_a_compiled_call():
+    """Also those of two modules; compilers make one value of equal operations."""
+    torch._dynamo.reset()
+    first, second = (rnnc.RNN(twice, INPUT, HIDDEN) for _ in range(2))
+    both = torch.compile(
+        lambda x: (first(x, all_states=True)[2], second(x, all_states=True)[2]),
+        backend="aot_eager",
+        fullgraph=True,
+    )
+    found = [state for every in both(torch.zeros(T, B, INPUT)) for state in every.values()]
+    assert len({state.sum().item() for state in found}) == 4
