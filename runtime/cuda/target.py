@@ -92,8 +92,9 @@ class CudaTarget(Target):
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
         """Return the states before the first step, which calls share outside of a capture."""
-        most = -1 if is_capturing(like.device.index) else _LARGEST_CONSTANT
-        return shared_states(like, values, shape, most, partial(_constant, like))
+        capturing = partial(is_capturing, like.device.index)
+        most = _LARGEST_CONSTANT
+        return shared_states(like, values, shape, most, partial(_constant, like), capturing)
 
     def replays(self, call: Call) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""

@@ -18,6 +18,7 @@ def shared_states(
     shape: Sequence[int],
     most: int,
     constant: Callable[[tuple[int, ...], float], Tensor],
+    capturing: Callable[[], bool] = lambda: False,
 ) -> list[Tensor]:
     """Return a state for each value: one for all calls, unless somebody could change or see it.
 
@@ -25,8 +26,10 @@ def shared_states(
         like: gives dtype and device.
         values: of each state.
         shape: of all of them.
-        most: bytes of a state that is shared; less than 0 for none.
+        most: bytes of a state that is shared.
         constant: returns the state of a shape and a value, the same one for all calls.
+        capturing: tells if memory belongs to a graph now. No compiler has to read it: it is asked
+            last.
     """
     shape, recorder = tuple(shape), recording()
     if (
@@ -34,6 +37,7 @@ def shared_states(
         or math.prod(shape) * like.element_size() > most
         or not all_plain((like,))
         or (recorder is None and is_watched())
+        or capturing()
     ):
         return [like.new_full(shape, value) for value in values]
     found = [constant(shape, value) for value in values]
