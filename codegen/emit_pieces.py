@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..cellspec.declare import Constant
 from ..cellspec.expression.node import Node, ordered
-from .emit import literal, spelled
+from .emit import cpp_of_piece, literal, spelled
 from .emit_statements import Line, statement_lines
 from .program import AnyStatement, Program, Statement, symbols_of, values_of
 
@@ -93,7 +93,7 @@ class _Cut:
         yield Line(f"__device__ __noinline__ void {function}({parameters}) {{")
         yield from constant_lines(values_of(statements), self.constants)
         yield from (Line(_load(n, places, conditions)) for n in read)
-        yield from statement_lines(statements)
+        yield from statement_lines(statements, write=cpp_of_piece)
         yield from (Line(_store(n, places)) for n in _names(statements) if n in places)
         yield Line("}")
         yield Line("")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from ..cellspec.expression.node import Node
@@ -26,19 +26,22 @@ class Line(NamedTuple):
 
 
 def statement_lines(
-    statements: Iterable[AnyStatement], outputs: Collection[str] = ()
+    statements: Iterable[AnyStatement],
+    outputs: Collection[str] = (),
+    write: Callable[[Node], str] = cpp,
 ) -> Iterator[Line]:
     """The lines of statements.
 
     Args:
         statements: in the order in which they run.
         outputs: the names that the function declares.
+        write: spells an expression.
     """
     for part in parts_of(statements, outputs):
         before = INDENT * part.depth
         match part:
             case Assignment(target, value, kind):
-                text = value if isinstance(value, str) else cpp(value)
+                text = value if isinstance(value, str) else write(value)
                 declared = f"{kind} {target}" if kind else target
                 yield Line(f"{before}{declared} = {text};", part.terms)
             case Array(name, size):

@@ -30,6 +30,7 @@ class Form:
         cancel: the text for x - x, with `{}` for x; empty if it is written as it is.
         name: the spelling of a symbol's name.
         function: the spelling of a function's name.
+        divide: the function that divides by what is no number; empty for the operator.
     """
 
     number: Callable[[float], tuple[str, int]]
@@ -39,6 +40,7 @@ class Form:
     cancel: str = ""
     name: Callable[[str], str] = str
     function: Callable[[str], str] = str
+    divide: str = ""
 
 
 def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> str:
@@ -84,6 +86,8 @@ def spell_node(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str
         return form.number(node.value)
     if op == "call":
         return f"{form.function(node.name)}({', '.join(text for text, _ in args)})", ATOM
+    if op == "/" and form.divide and node.args[1].op != "number":
+        return f"{form.divide}({args[0][0]}, {args[1][0]})", ATOM
     if op in _BINDING:
         binding = _BINDING[op]
         if op == "-" and node.args[0] is node.args[1] and form.cancel:
