@@ -14,6 +14,7 @@ from ...shape import Direction, PlanError, Shape
 from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
 from ..kernel_plan import KernelPlan
+from ..limits import Limits
 from ..mma import RESERVED_SHARED, WARP
 from ..unit_plan import values_kept
 from ..walk.search import walk_kernels
@@ -76,7 +77,7 @@ def scan_tilings(request: PlanRequest, direction: Direction) -> tuple[ScanPlan, 
         for warps, chunk, blocks, parts in sizes
         if 16 <= warps * blocks <= 32 and (warps <= _MOST_IN_ORDER or not parts)
     )
-    fitting = (plan for plan in found if plan.shared <= request.limits.shared_per_block)
+    fitting = (plan for plan in found if _fits(plan, request.limits))
     return tuple(dict.fromkeys((*own, *fitting)))
 
 
@@ -150,11 +151,15 @@ def _largest(
         most = _MOST_BYTES_IN_ORDER if parts else _MOST_BYTES
         if not many and chunk * shape.element_bytes > most and chunk > chunks[-1]:
             continue
-        fits = replace(plan, masked=True).shared <= limits.shared_per_block
-        if fits and plan.blocks_per_multiprocessor == blocks:
+        if _fits(plan, limits) and plan.blocks_per_multiprocessor == blocks:
             return plan
         found.append(plan)
     return found[-1]
+
+
+def _fits(plan: ScanPlan, limits: Limits) -> bool:
+    """Return True if a block has room for the plan, also for rows with lengths or resets."""
+    return replace(plan, masked=True).shared <= limits.shared_per_block
 
 
 def _whole_warps(shape: Shape, parts: int) -> bool:
