@@ -23,17 +23,22 @@ def first_clash(
         margins: which of the two are tried in turn; the last says what cannot be met.
     """
     for direction in DIRECTIONS:
-        clash = None
+        unmet = None
         for margin in margins:
-            try:
-                problem(direction, margin).solve()
-            except Unsatisfiable as error:
-                clash = direction, error  # formatting is slow, so it is left to whoever prints it
-            else:
-                clash = None
+            unmet = _unmet(problem(direction, margin))
+            if unmet is None:
                 break
-        if clash is not None:
-            return clash
+        if unmet is not None:
+            return direction, unmet
+    return None
+
+
+def _unmet(model: Model) -> Unsatisfiable | None:
+    """The constraints that cannot be met. Formatting them is slow: whoever prints them does it."""
+    try:
+        model.solve()
+    except Unsatisfiable as error:
+        return error
     return None
 
 

@@ -61,10 +61,8 @@ class CpuTarget(Target):
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
         """Return the states before the first step: one for all calls, if nobody can change it."""
-        found = shared_states(
-            like, values, shape, _LARGEST_CONSTANT, partial(_constant, like.dtype)
-        )
-        return found or [like.new_full(tuple(shape), value) for value in values]
+        made = partial(_constant, like.dtype)
+        return shared_states(like, values, shape, _LARGEST_CONSTANT, made)
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
