@@ -239,10 +239,6 @@ def check_wavefront(
         ("both directions of time", settings.both),
         (f"all states, {one_by_one}", asked.all_states),
         (f"tensors on {device}", name != "reference" and not TARGETS[name].at_once),
-        (
-            "a cell with stages, whose kernels hand over no chunks: its layers run one by one",
-            cell.has_stages,
-        ),
     ):
         if holds:
             raise wavefront_error(f"{settings.layers} layers of {cell.name}", why)

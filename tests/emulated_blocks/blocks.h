@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 using std::max;
 using std::memcpy;
@@ -96,6 +97,8 @@ inline unsigned cluster_size, at;  // the lane that runs
 inline unsigned current;           // its thread
 inline Block* own;
 inline std::function<void()>* body;
+// Of a test, if it has one: is told of a counter of a wavefront, and of its new number.
+inline void (*handover)(const unsigned*, unsigned);
 
 inline void yield() { swapcontext(&lanes[at].context, &scheduler); }
 // Whether all have come.
@@ -196,6 +199,8 @@ void launch(void (*kernel)(Arguments), const void* arguments, Dim grid, unsigned
 inline void __syncthreads() { emulation::wait(emulation::own->all); }
 inline void __syncwarp() { emulation::wait(emulation::warp()); }
 inline void __threadfence() {}
+inline void __nanosleep(unsigned) {}
+inline unsigned atomicExch(unsigned* to, unsigned value) { return std::exchange(*to, value); }
 template <typename T>
 T shuffle(T value, unsigned from) {
   unsigned given[2] = {};

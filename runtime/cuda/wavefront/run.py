@@ -20,7 +20,7 @@ from ....codegen.cuda.wavefront.items import Counter, Item, items_of
 from ...call.layer_call import wavefront_error
 from ...program.ops import Op, Running
 from ...program.recorder import issue, recording
-from ..arguments import struct_around
+from ..arguments import with_handover
 from ..driver.partition import Partition
 from ..driver.stream_memory import HandOver, Number
 from ..driver.streams import current_stream
@@ -66,8 +66,7 @@ class Counters:
         in the module, for messages. `hands_over` says that something waits for its chunks, of
         `steps` steps.
         """
-        struct: Any = struct_around("LayerArguments", type(arguments))
-        found: ctypes.Structure = struct(
+        return with_handover(
             arguments,
             self.address(Counter("ready", place)) if place else None,
             self.address(Counter("done", place)) if hands_over else None,
@@ -75,7 +74,6 @@ class Counters:
             steps,
             layer,
         )
-        return found
 
 
 class LaterLaunch:

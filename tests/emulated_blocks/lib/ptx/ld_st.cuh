@@ -43,5 +43,15 @@ template <typename T>
 void red_add(T* to, T value) {
   *to += value;
 }
+// Counters of a wavefront: a test sees each that is asked for, and each new number.
+inline u32 ld_acquire_gpu(const u32* from) {
+  if (emulation::handover) emulation::handover(from, 0);
+  return *from;
+}
+inline void red_add_relaxed_gpu(u32* to, u32 value) { *to += value; }
+inline void red_add_release_gpu(u32* to, u32 value) {
+  *to += value;
+  if (emulation::handover) emulation::handover(to, *to);
+}
 inline void prefetch_l2(const void*) {}
 }  // namespace rnnc
