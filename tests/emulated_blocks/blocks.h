@@ -97,8 +97,6 @@ inline unsigned cluster_size, at;  // the lane that runs
 inline unsigned current;           // its thread
 inline Block* own;
 inline std::function<void()>* body;
-// Of a test, if it has one: is told of a counter of a wavefront, and of its new number.
-inline void (*handover)(const unsigned*, unsigned);
 
 inline void yield() { swapcontext(&lanes[at].context, &scheduler); }
 // Whether all have come.

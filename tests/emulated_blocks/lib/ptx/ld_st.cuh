@@ -1,5 +1,9 @@
 #pragma once
 #include "lib/ptx/types.cuh"
+namespace emulation {
+// Of a test, if it has one: is told of a counter of a wavefront, and of its new number.
+inline void (*handover)(const unsigned*, unsigned);
+}  // namespace emulation
 namespace rnnc {
 inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(static_cast<const char*>(pointer) - shared);
@@ -43,7 +47,7 @@ template <typename T>
 void red_add(T* to, T value) {
   *to += value;
 }
-// Counters of a wavefront: a test sees each that is asked for, and each new number.
+// Counters of a wavefront.
 inline u32 ld_acquire_gpu(const u32* from) {
   if (emulation::handover) emulation::handover(from, 0);
   return *from;
