@@ -68,7 +68,7 @@ class CpuTarget(Target):
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
         return False
 
-    def replays(self, call: Call) -> Replays | None:
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return what records calls and replays them; None for a step, which is one call of C."""
         return None if call.single else Replays(_settings_of_torch)
 

@@ -45,6 +45,7 @@ from .saved import saved_shape
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
+from .together import step_together
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
@@ -96,9 +97,9 @@ class CudaTarget(Target):
         most = _LARGEST_CONSTANT
         return shared_states(like, values, shape, most, partial(_constant, like), capturing)
 
-    def replays(self, call: Call) -> Replays | None:
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
-        return Replays(stream_with_room)
+        return Replays(stream_with_room, step_together) if is_step else Replays(stream_with_room)
 
     def runs_as_one_row(
         self, cell: CellSpec, choice: Choice, wx: Tensor, batch: int, steps: int
@@ -134,9 +135,7 @@ class CudaTarget(Target):
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
-        return self._forward(
-            layer_call, inputs, layer_call.saves_gates, layer_call.stored, donated
-        )
+        return self._forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored, donated)
 
     def _forward(
         self,

@@ -187,8 +187,13 @@ class Recorder(TorchDispatchMode):
         slot = self._view(tensor).slot
         self._add(Overwrite(slot), {slot})
 
-    def program(self, results: Sequence[Tensor | None]) -> Program | None:
-        """Return the program of the call; None if it cannot be run again."""
+    def program(
+        self, results: Sequence[Tensor | None], join: Callable[[Sequence[Op]], Sequence[Op]] = tuple
+    ) -> Program | None:
+        """Return the program of the call; None if it cannot be run again.
+
+        `join` makes one operation of several.
+        """
         if self.refused:
             return None
         views = [None if result is None else self._view(result) for result in results]
@@ -197,7 +202,7 @@ class Recorder(TorchDispatchMode):
         recorded = Recorded(self._ops, self._used, self._inputs, self._as_tensors, views)
         made, begins = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
         empty = begins[: self._inputs].count(0)
-        return Program(recorded.compact(), made, self._constants, recorded.results, empty)
+        return Program(join(recorded.compact()), made, self._constants, recorded.results, empty)
 
     def _add(self, op: Op, slots: set[int]) -> None:
         self._ops.append(op)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..call.call import Call
 from ..call.plain import guard_of
+from .ops import Op
 from .program import Program
 from .recorder import Recorder
 
@@ -17,6 +18,7 @@ _MOST = 16
 
 # Gives the handle of the current stream of a device; None where nothing can be replayed on it.
 StreamOf = Callable[[torch.device], int | None]
+Join = Callable[[Sequence[Op]], Sequence[Op]]
 # Tensors, and None for each that there is not.
 Results = list[Any]
 
@@ -57,10 +59,13 @@ def replayed(
 
 
 class Replays:
-    """Replays of calls, by key. Any thread may use it."""
+    """Replays of calls, by key. Any thread may use it.
 
-    def __init__(self, stream_of: StreamOf) -> None:
-        self._stream_of = stream_of
+    `join` makes one operation of several of a call's.
+    """
+
+    def __init__(self, stream_of: StreamOf, join: Join = tuple) -> None:
+        self._stream_of, self._join = stream_of, join
         self._known: dict[Hashable, _Known] = {}
         self._generation = _generation
 
@@ -102,7 +107,7 @@ class Replays:
             results = compute()
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[key] = _Known(guard_of(tensors), recorder.program(results))
+        self._known[key] = _Known(guard_of(tensors), recorder.program(results, self._join))
         return results
 
 

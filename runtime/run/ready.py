@@ -87,7 +87,8 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
         return
     given = [tensor for tensor in ready.flat if tensor is not None]
     call = ready.entry.call
-    replays = TARGETS[call.target].replays(call)
+    is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
+    replays = TARGETS[call.target].replays(call, is_step)
     calls.remember(key, given, ready.entry, replays, options)
 
 

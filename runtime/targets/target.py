@@ -123,8 +123,11 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self, call: Call) -> Replays | None:
-        """Return what records calls and replays them; None if they are computed each time."""
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
+        """Return what records calls and replays them; None if they are computed each time.
+
+        `is_step` says that they are sequences of a single step.
+        """
         return None
 
     def moves(self) -> Moves:

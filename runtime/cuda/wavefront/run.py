@@ -27,9 +27,10 @@ from ..driver.streams import current_stream
 from ..launch import fill_bytes
 from ..load import load_kernel
 from ..prepared import Prepared
+from ..together import Together
 from ..watchdog import between_layers
 from .lanes import Lane, Lanes, lanes_of
-from .ops import Enter, Fork, Join, Leave, Together
+from .ops import Enter, Fork, Join, Leave
 from .products import Between
 
 _BYTES = 4  # of a counter

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rnnc.runtime.cuda.wavefront import ops
-from rnnc.runtime.cuda.wavefront.ops import Together
+from rnnc.runtime.cuda import together
+from rnnc.runtime.cuda.together import Together
 from rnnc.runtime.program.ops import Running
 
 LANE = 7
@@ -32,7 +32,7 @@ MADE: list[Graph] = []
 
 @pytest.fixture(autouse=True)
 def graphs(monkeypatch):
-    monkeypatch.setattr(ops, "graph_of", Graph)
+    monkeypatch.setattr(together, "graph_of", Graph)
     ISSUED.clear()
     MADE.clear()
 
@@ -92,7 +92,7 @@ def test_addresses_that_keep_changing_make_few_graphs(issue):
 
 def test_launches_pay_for_further_graphs(issue):
     for place in range(30):
-        for _ in range(1 + ops._COST):
+        for _ in range(1 + together._COST):
             issue(place, 0, 0)
     assert len(MADE) == 30
 
@@ -103,7 +103,7 @@ def test_an_error_while_a_graph_is_made_keeps_none(issue, monkeypatch):
 
     issue(10, 20, 30)
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "graph_of", fails)
+        patch.setattr(together, "graph_of", fails)
         with pytest.raises(KeyboardInterrupt):
             issue(10, 20, 30)
     assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
@@ -116,7 +116,7 @@ def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
         asked.append(stream)
         raise RuntimeError("cudaErrorMemoryAllocation")
 
-    monkeypatch.setattr(ops, "graph_of", refuses)
+    monkeypatch.setattr(together, "graph_of", refuses)
     for _ in range(5):
         assert issue(10, 20, 30) == [(0, 10), (2, 30)]
     assert asked == [LANE]
