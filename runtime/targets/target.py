@@ -124,10 +124,7 @@ class Target(ABC):
         """
 
     def replays(self, call: Call, is_step: bool = False) -> Replays | None:
-        """Return what records calls and replays them; None if they are computed each time.
-
-        `is_step` says that they are sequences of a single step.
-        """
+        """Return what records calls, or sequences of one step, and replays them; None if nothing."""
         return None
 
     def moves(self) -> Moves:

@@ -10,8 +10,9 @@ from ...program.multiplier import Multiplier, product_added
 from .multiplier import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
-# Where rows are fewer by this factor than features, results are put in order in place of weights.
-_FEW = 4
+# Where rows are fewer by this factor than features, results are put in order in place of weights:
+# few numbers of a row are neighbours then, so each takes longer than one of the weights.
+_FEW = 16
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ def copied(monkeypatch):
 
     monkeypatch.setattr(inputs, "put_in_order", noted)
     monkeypatch.setattr(inputs, "multiplier", lambda *_: TORCH)
+    monkeypatch.setattr(inputs, "_FEW", 4)
     return sizes
 
 
