@@ -124,7 +124,7 @@ class Target(ABC):
         """
 
     def replays(self, call: Call, is_step: bool = False) -> Replays | None:
-        """Return what records calls, or sequences of one step, and replays them; None if nothing."""
+        """Return what records calls, or sequences of one step, and replays them; None for none."""
         return None
 
     def moves(self) -> Moves:
