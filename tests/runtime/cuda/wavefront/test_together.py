@@ -120,3 +120,22 @@ def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
     for _ in range(5):
         assert issue(10, 20, 30) == [(0, 10), (2, 30)]
     assert asked == [LANE]
+
+
+def test_a_stream_without_a_lane_is_captured_by_another_one(monkeypatch):
+    """Products still use the workspace of the stream that the graph is launched on."""
+    seen = []
+
+    class Captured:
+        def __init__(self, issue, stream):
+            assert stream is None
+            issue(99)
+
+        def launch_again(self, stream):
+            seen.append(("graph", stream))
+
+    monkeypatch.setattr(together, "graph_of", Captured)
+    one = Together(None, [lambda running: seen.append((running.stream, running.owner))], [0])
+    for _ in range(3):
+        one(Running(5, [None], [10]))
+    assert seen == [(5, 5), (99, 5), ("graph", 5), ("graph", 5)]
