@@ -18,7 +18,7 @@ from ...cellspec.stages.nodes import STAGES
 from ...codegen.layout import in_order_of_sums
 from ..call.masks import HOLD, RESTART, Masks
 from ..call.tensors import ScanInputs, States
-from .own_gradients import ClipGradient, WithGradient
+from .own_gradients import WithGradient
 from .stages_by_torch import StagesByTorch, matrix_product
 
 
@@ -237,4 +237,4 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
 
 # What each function is in torch, and what the text may use.
 _TWINS = {name: compile(f.torch, "<torch twin>", "eval") for name, f in TABLE.items()}
-_SCOPE = {"torch": torch, "F": F, "ClipGradient": ClipGradient, "WithGradient": WithGradient}
+_SCOPE = {"torch": torch, "F": F, "WithGradient": WithGradient}
