@@ -8,7 +8,7 @@ import torch
 
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.shape import Reverse
-from ..call.dtypes import DTYPES
+from ..call.tensors import DTYPES
 
 COMPUTED = (torch.float32, torch.float64)
 _REVERSES: tuple[Reverse, ...] = (False, True, "half")

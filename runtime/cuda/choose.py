@@ -17,8 +17,8 @@ from ...codegen.plan import Plan
 from ...codegen.request import DENSE_STEPS
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
 from ...errors import ResidencyError
-from ..call.dtypes import DTYPES
 from ..call.layer_call import Choice, LayerCall
+from ..call.tensors import DTYPES
 from ..process.caller import warn
 from ..store.tuned import Asked, on_remember, planned, recall, remember
 from .driver.described import is_described

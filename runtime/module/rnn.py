@@ -14,11 +14,11 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
+from ..call.forms import RowsForm
 from ..call.layer_call import ORDERS, Order
 from ..call.options import check_choice, check_flag
 from ..call.projection import OWN_WEIGHT, WEIGHT, projection_of
 from ..call.ragged import Ragged
-from ..call.rows_form import RowsForm
 from ..call.settings import states_asked
 from ..call.tensors import States
 from ..check.module import (

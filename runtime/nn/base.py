@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from ..call.named import Named
+from ..call.forms import Named
 from ..call.settings import Settings
 from ..call.tensors import States
 from ..run.known_calls import KnownCalls

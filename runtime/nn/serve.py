@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, is_watched
-from ..call.transforms import is_transformed
+from ..call.plain import all_plain, is_transformed, is_watched
 from ..process.caller import warn_once
 from ..targets.registry import TARGETS, compiler_error, target_name, without_kernels
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..call.call import Tensors
-from ..call.named import Named
+from ..call.forms import Named
 from ..call.ragged import Ragged
 from ..check.masks import check_lengths
 from ..program.seen import Seen
