@@ -65,7 +65,8 @@ class Node(torch.autograd.Function):
                 check_gradients(gradients)
             flat, kept = saved[: ctx.inputs], kept_from(call, saved[ctx.inputs :])
             return None, *differentiate_again(call, flat, kept, needs, gradients)
-        short_turns_of_backward(ctx.device)
+        if ctx.device.type == "cuda":
+            short_turns_of_backward()
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
         retained = call.single or torch._C._autograd._get_current_graph_task_keep_graph()
         new = _new_states(ctx, saved) if call.single else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -18,9 +19,11 @@ from ..call.tensors import States
 from ..grad.compute import forgets_wx, inference_of
 from ..grad.layers.rows import sizes_of
 from ..grad.node import run_node
-from ..process.turns import short_turns
+from ..process.turns import SHORT_TURNS
 from ..program.seen import Entry, Seen, replayed
 from ..targets.registry import TARGETS
+
+_NOTHING = nullcontext()
 
 
 class Ready(NamedTuple):
@@ -104,7 +107,7 @@ def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
     """Return the states of the last layer at all steps, and all states after the last one."""
     entry, tensors, flat = ready
     call = entry.call
-    with short_turns(tensors.x.device):
+    with SHORT_TURNS if tensors.x.is_cuda else _NOTHING:
         if call.directions[0].for_backward:
             found = list(run_node(entry, *flat))
         else:
