@@ -19,9 +19,8 @@ from ..program.seen import Replays
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import kernels
-from .compile import check_compiler, cpu_library
+from .compile import COMPUTED, check_compiler, cpu_library, plan_of
 from .inputs import has_onednn, project, project_at, project_gradients
-from .plans import COMPUTED, plan_of
 from .sequence import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward

@@ -23,8 +23,7 @@ from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import PlanQuestion
-from .directions.joins import joins
+from .choose import PlanQuestion, joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room

@@ -16,7 +16,7 @@ from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
 from ...store.tuned import planned
 from ..choose import question_of
-from ..driver.described import is_described
+from ..driver.device import is_described
 from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of

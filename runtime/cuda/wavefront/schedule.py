@@ -32,8 +32,7 @@ from ....codegen.shape import Direction
 from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
-from ..driver.described import is_described
-from ..driver.device import device_limits
+from ..driver.device import device_limits, is_described
 from ..driver.driver import blocks_per_multiprocessor
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
