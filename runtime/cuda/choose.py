@@ -136,7 +136,7 @@ def _tuning_wanted() -> bool:
 
 def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
     """Return True if blocks that wait for each other fit this very chip together, per direction."""
-    return all(_fits(asked.cell, getattr(plan, d), asked.shape, device) for d in directions)
+    return all(_fits(asked.cell, plan.kernel(d), asked.shape, device) for d in directions)
 
 
 def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
