@@ -80,9 +80,14 @@ def is_watched() -> bool:
     )
 
 
-def any_function_mode() -> bool:
-    """Return True if a mode sees functions of torch now; `with torch.device(...)` is one too."""
-    return bool(_function_modes())
+def may_be_known() -> bool:
+    """Return True if calls may be compared with earlier ones.
+
+    A compiler traces the checks; the other two are no part of what an entry compares.
+    """
+    return not (
+        torch.compiler.is_compiling() or _function_modes() or forward_ad._current_level >= 0
+    )
 
 
 def treats_itself(tensor: Tensor) -> bool:

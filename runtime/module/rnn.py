@@ -29,10 +29,10 @@ from ..check.module import (
     check_size,
     states_from,
 )
+from ..grad.node import run_ready
 from ..run.known_calls import KnownCalls, of_means
 from ..run.leaf import as_leaf
 from ..run.projected.layers import scan_projected
-from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.registry import check_backend
 from .earlier import OPTIONS_SINCE, reorder_module

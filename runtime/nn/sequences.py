@@ -17,9 +17,9 @@ from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Settings
 from ..call.tensors import States
+from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
-from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.target import Target
 from .base import OnKernels
