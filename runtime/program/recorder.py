@@ -72,7 +72,7 @@ def refuse_recording() -> None:
 
 
 class Parts(NamedTuple):
-    """What a program is made of.
+    """Parts of a program.
 
     Attributes:
         made: how many tensors the operations make.

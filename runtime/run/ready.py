@@ -1,4 +1,4 @@
-"""What a call becomes on tensors that kernels read by address, and its entry for later calls."""
+"""Calls on tensors that kernels read by address, as they are made the first time."""
 
 from __future__ import annotations
 
