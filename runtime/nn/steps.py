@@ -18,8 +18,7 @@ from ..run.route import run_step
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .own import run_torch
-from .serve import is_strided
+from .own import is_strided, run_torch
 
 
 class Cells(OnKernels):

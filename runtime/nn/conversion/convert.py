@@ -12,7 +12,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from ....errors import TensorError
 from ...call.options import check_flag
 from ..base import OnKernels
-from ..serve import why_no_kernels
+from ..own import why_no_kernels
 from .faster import DECIDED_ON, TABLE, faster_by_torch
 from .plain import CLASSES, change_class
 
