@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import ELEMENT_BYTES, Dtype, counted
+from ..copies import WORD_BYTES, restart_words
 from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
 from ..limits import Limits
 from ..mma import WARP
@@ -21,11 +22,6 @@ _PIECE_BYTES = 16  # of a copy
 _GROUP = 4  # warps whose maps one of them joins
 
 
-def words_of(carried: int) -> int:
-    """The words per channel that a tile publishes: `carried` values, and the map of its steps."""
-    return carried + carried * (carried + 2)
-
-
 def real_bytes(dtype: Dtype) -> int:
     """Bytes of a number in registers."""
     return max(4, ELEMENT_BYTES[dtype])
@@ -34,6 +30,18 @@ def real_bytes(dtype: Dtype) -> int:
 def factor_bytes(dtype: Dtype) -> int:
     """Bytes of an entry of a map of steps, which has more digits than float32."""
     return 8 if ELEMENT_BYTES[dtype] > 2 else 4
+
+
+def words_of(linear: int, maxima: int, dtype: Dtype) -> int:
+    """The words per channel that a tile publishes: what is carried, and the map of its steps.
+
+    Args:
+        linear: carried values that a matrix multiplies.
+        maxima: those that become maxima.
+        dtype: of the elements.
+    """
+    factor = factor_bytes(dtype) // real_bytes(dtype)
+    return linear * (3 + factor * linear) + maxima * (2 + factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,7 @@ class ScanPlan(UnitPlan):
         copied: elements of a unit and step that it copies, besides states.
         states_copied: states whose values it copies.
         carried: values that are carried from step to step.
+        maxima: of them, states that become maxima.
         sums: sums over time of each unit, of a backward.
         states: of the cell.
     """
@@ -68,6 +77,7 @@ class ScanPlan(UnitPlan):
     copied: int
     states_copied: int
     carried: int
+    maxima: int
     sums: int
     states: int
 
@@ -105,19 +115,30 @@ class ScanPlan(UnitPlan):
         return math.ceil(batch * heads * dim / self.channels)
 
     @property
+    def linear(self) -> int:
+        """Carried values that a matrix multiplies."""
+        return self.carried - self.maxima
+
+    @property
+    def exchanges(self) -> int:
+        """How often a tile waits for the one before it: for maxima, then for other values."""
+        return (self.maxima > 0) + (self.linear > 0)
+
+    @property
     def tile_record_bytes(self) -> int:
         """Bytes that a tile publishes."""
-        return WARP * words_of(self.carried) * real_bytes(self.dtype)
+        return WARP * words_of(self.linear, self.maxima, self.dtype) * real_bytes(self.dtype)
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
-        each, real, factor = self.carried, real_bytes(self.dtype), factor_bytes(self.dtype)
+        linear, real, factor = self.linear, real_bytes(self.dtype), factor_bytes(self.dtype)
         # The maps of warps, of the tile and of groups of warps; and what is carried into the steps
         # of each warp.
         maps = 1 if self.sequential else self.warps + math.ceil(self.warps / _GROUP)
-        used = WARP * maps * each * (each * factor + real + _COUNTER_BYTES)
-        used += self.threads * each * real
+        of_maxima = self.maxima * (factor + real)
+        used = max(of_maxima, linear * (linear * factor + real + _COUNTER_BYTES)) * WARP * maps
+        used += self.threads * self.carried * real
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
@@ -125,7 +146,11 @@ class ScanPlan(UnitPlan):
         # Of two tiles. The values before the last step are those of a step more.
         each = self.threads * self.chunk * (self.copied + self.states_copied)
         each += self.warps * self.channels * self.states_copied
-        copies = 2 * each * ELEMENT_BYTES[self.dtype] * self.whole_warps
+        each *= ELEMENT_BYTES[self.dtype]
+        if self.masked:
+            words = WORD_BYTES * restart_words(self.parts * self.chunk)
+            each += self.warps * _PIECE_BYTES * math.ceil(words / _PIECE_BYTES)
+        copies = 2 * each * self.whole_warps
         return _PIECE_BYTES * math.ceil(used / _PIECE_BYTES) + copies
 
     @property
@@ -160,6 +185,7 @@ class ScanPlan(UnitPlan):
         form, states = form_of(cell, self.direction), layout_of(cell).states
         return {
             "carried": form.carried,
+            "maxima": form.maxima,
             "carried_numbers": [states.at(name).number for name in form.carried],
             "step": step_functions(pointwise, self.direction, sorted(self.passed)),
         }

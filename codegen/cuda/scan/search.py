@@ -115,9 +115,10 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
     """The plan with so many parts."""
     shape, limits = request.shape, request.limits
     if not parts:
-        # A thread that keeps its steps in registers has more of these, too.
+        # A thread that keeps its steps in registers has more of these, too; and one that takes
+        # them three times, first for maxima.
         kept = direction == "backward" and not _whole_warps(shape, 0)
-        few = _FEW_WARPS if shape.element_bytes == 8 or kept else _WARPS[0]
+        few = _FEW_WARPS if shape.element_bytes == 8 or kept or form.maxima else _WARPS[0]
         warps = tuple(n for n in _WARPS if n <= few)
         return _largest(request, form, direction, warps, _BLOCKS, 0)
     channels = shape.batch * shape.heads * shape.head_dim
@@ -186,7 +187,7 @@ def _chunk(request: PlanRequest, form: Form, direction: Direction, whole_warps: 
         kept = packed(len(layout.input_gates)) + computed + saved
     else:
         states = len(layout.states) + sum(states_read_before(pointwise))
-        columns = len(form.carried) ** 2 - 1
+        columns = len(form.linear) ** 2 - 1
         if whole_warps:  # the rest is in shared memory
             most = _MOST_KEPT_STAGED
             return next((n for n in _CHUNKS[direction] if n * (computed + columns) <= most), 4)
@@ -220,6 +221,7 @@ def _plan(
         copied=len(layout.input_gates) if forward else read,
         states_copied=0 if forward else sum(states_read_before(pointwise)),
         carried=len(form.carried),
+        maxima=len(form.maxima),
         sums=len(layout.bias) + len(layout.params) + len(layout.diagonal_gates),
         states=len(layout.states),
     )
