@@ -164,16 +164,16 @@ struct Walk {
   template <int n>
   RNNC_MEMBER void take(const char* chunk, int first, int t) {
     const char* const slots = chunk + first * kSlotBytes;
+    const u32 restarts = steps.restarts.read<n>(chunk + kRestartsAt, first, t);
     StepValues given[n];
-    bool restarts[n];
-    steps.restarts.read(restarts, chunk + kRestartsAt, first);
-    if (kMasked) restarts[n - 1] = restarts[n - 1] && t > n - 1;
     repeat<n>([&](int j) { given[j].read(slots + j * kSlotBytes, steps); });
-    Gates d_gate[n][kUnits];
-    repeat<n>([&](int j) {
-      repeat<kUnits>([&](int i) { step(i, given[j], restarts[j], d_gate[j][i]); });
+    walk::with_restarts<Plan::kWholeWarps>(restarts, [&](u32 bits) {
+      Gates d_gate[n][kUnits];
+      repeat<n>([&](int j) {
+        repeat<kUnits>([&](int i) { step(i, given[j], bits >> j & 1, d_gate[j][i]); });
+      });
+      repeat<n>([&](int j) { store(d_gate[j]); });
     });
-    repeat<n>([&](int j) { store(d_gate[j]); });
   }
   // Takes a step of a unit.
   RNNC_MEMBER void step(int i, const StepValues& given, bool restarts, Gates& d_gate) {

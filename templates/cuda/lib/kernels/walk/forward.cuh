@@ -104,12 +104,16 @@ struct Walk {
   template <int n>
   RNNC_MEMBER void take(const char* chunk, int first, int t) {
     const char* const slots = chunk + first * kSlotBytes;
+    const u32 restarts = steps.restarts.read<n>(chunk + kRestartsAt, first, -t);
     Gates given[n][kUnits];
-    bool restarts[n];
     States reset[n][kUnits];
-    steps.restarts.read(restarts, chunk + kRestartsAt, first);
-    if (kMasked) restarts[0] = restarts[0] && t > 0;
     repeat<n>([&](int j) { read(slots + j * kSlotBytes, given[j], reset[j]); });
+    walk::with_restarts<Plan::kWholeWarps>(
+        restarts, [&](u32 bits) { compute(given, reset, bits); });
+  }
+  template <int n>
+  RNNC_MEMBER void compute(const Gates (&given)[n][kUnits], const States (&reset)[n][kUnits],
+                           u32 restarts) {
     States now[kUnits], results[n][kUnits];
     Saved kept[n][kUnits];
     with_sigmoid<false>([&](auto& sigmoid) {
@@ -117,8 +121,9 @@ struct Walk {
       repeat<n>([&](int j) {
         repeat<kUnits>([&](int i) {
           if (kMasked) {
+            const bool begins = restarts >> j & 1;
             repeat<Cell::kStates>(
-                [&](int s) { now[i][s] = restarts[j] ? reset[j][i][s] : now[i][s]; });
+                [&](int s) { now[i][s] = begins ? reset[j][i][s] : now[i][s]; });
           }
           Gates gate;
           assign(gate, given[j][i]);

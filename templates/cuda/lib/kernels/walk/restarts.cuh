@@ -61,8 +61,7 @@ struct RestartBytes {
   }
 };
 
-// Those of the steps of a walk, chunk by chunk. The first step of all is left out: what it begins
-// from is known before the walk (`first_states`).
+// Those of the steps of a walk, chunk by chunk.
 template <bool whole_warps, int chunk>
 struct ChunkRestarts {
   static constexpr int kWords = restart_words(chunk);
@@ -94,25 +93,38 @@ struct ChunkRestarts {
     }
     coming += by * chunk;
   }
-  // Reads those of a chunk and goes on to the next one, or that of its step j.
+  // Reads those of a chunk, a bit per step, and goes on to the next one; or that of its step j. Step
+  // `one`, if it is one of those that are read, is the first of all: what it begins from is known
+  // before the walk (`first_states`).
   template <int n>
-  RNNC_MEMBER void read(bool (&restarts)[n], const char* area, int j) {
+  RNNC_MEMBER u32 read(const char* area, int j, int one) {
     static_assert(n == chunk || n == 1, "all steps of a chunk, or one");
     if constexpr (!kMasked) {
-      repeat<n>([&](int i) { restarts[i] = false; });
+      return 0;
     } else if constexpr (n == chunk) {
       u32 words[kWords];
       repeat<kWords>(
           [&](int i) { words[i] = *reinterpret_cast<const u32*>(area + word_at(i)); });
       const u32 bits = bytes.bits<n>(words, place);
-      repeat<n>([&](int i) { restarts[i] = bits >> i & 1; });
       place += by * chunk;
+      return one >= 0 && one < n ? bits & ~(1u << one) : bits;
     } else {
       const int at = bytes.skew(place) + j, in_word = bytes.descends ? 3 - (at & 3) : at & 3;
       const u32 byte = static_cast<unsigned char>(area[word_at(at >> 2) + in_word]);
-      restarts[0] = byte >> bytes.bit & 1;
+      return one != 0 && byte >> bytes.bit & 1;
     }
   }
 };
+
+// body(restarts) with the bits of steps: with 0, which the compiler knows, where a warp of one row has
+// none of them.
+template <bool whole_warps, typename Body>
+RNNC_INLINE void with_restarts(u32 bits, const Body& body) {
+  if (!kMasked || (whole_warps && bits == 0)) {
+    body(u32{0});
+  } else {
+    body(bits);
+  }
+}
 
 }  // namespace rnnc::walk
