@@ -20,6 +20,7 @@ from .functions import step_functions
 _COUNTER_BYTES = 4  # of an exponent in shared memory
 _PIECE_BYTES = 16  # of a copy
 _GROUP = 4  # warps whose maps one of them joins
+_AHEAD_BYTES = 8192  # of maps of tiles before, at most
 
 
 def real_bytes(dtype: Dtype) -> int:
@@ -32,16 +33,19 @@ def factor_bytes(dtype: Dtype) -> int:
     return 8 if ELEMENT_BYTES[dtype] > 2 else 4
 
 
-def words_of(linear: int, maxima: int, dtype: Dtype) -> int:
-    """The words per channel that a tile publishes: what is carried, and the map of its steps.
+def map_words(linear: int, maxima: int, dtype: Dtype) -> tuple[int, int]:
+    """The words per channel of the maps that a tile publishes of its steps.
 
     Args:
         linear: carried values that a matrix multiplies.
         maxima: those that become maxima.
         dtype: of the elements.
+
+    Returns:
+        Those of the matrix and of the maxima.
     """
     factor = factor_bytes(dtype) // real_bytes(dtype)
-    return linear * (3 + factor * linear) + maxima * (2 + factor)
+    return linear * (2 + factor * linear), maxima * (1 + factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +131,19 @@ class ScanPlan(UnitPlan):
     @property
     def tile_record_bytes(self) -> int:
         """Bytes that a tile publishes."""
-        return WARP * words_of(self.linear, self.maxima, self.dtype) * real_bytes(self.dtype)
+        words = self.carried + sum(map_words(self.linear, self.maxima, self.dtype))
+        return WARP * words * real_bytes(self.dtype)
+
+    @property
+    def _bytes_ahead(self) -> int:
+        """Bytes of shared memory for maps of tiles before, as the headers lay them out."""
+        helpers = max(self.warps - math.ceil(self.warps / _GROUP), 1) - 1
+        found = [0]
+        for words in map_words(self.linear, self.maxima, self.dtype):
+            each = WARP * words * real_bytes(self.dtype)
+            if words and not self.sequential:
+                found.append(min(2 * helpers, _AHEAD_BYTES // each) * each)
+        return max(found)
 
     @property
     def shared(self) -> int:
@@ -138,7 +154,7 @@ class ScanPlan(UnitPlan):
         maps = 1 if self.sequential else self.warps + math.ceil(self.warps / _GROUP)
         of_maxima = self.maxima * (factor + real)
         used = max(of_maxima, linear * (linear * factor + real + _COUNTER_BYTES)) * WARP * maps
-        used += self.threads * self.carried * real
+        used += self._bytes_ahead + self.threads * self.carried * real
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8

@@ -138,9 +138,17 @@ def test_parts_that_read_each_other(cell, parts, check):
 @pytest.mark.parametrize("parts", [0, 2])
 @pytest.mark.parametrize("cell", [highest, over_maxima], ids=lambda cell: cell.name)
 def test_maxima(cell, parts, check):
-    """Alone, and below states whose coefficients read them."""
-    for dtype, form, dim in ((SINGLE, None, 5), (HALF, "rows", 32), (torch.float64, "stored", 3)):
-        check(cell, (3, 29, 1, dim), dtype, form, parts=parts, reverse=dim == 3)
+    """Alone, and below states whose coefficients read them; a state that overflows stays alone."""
+    cases = [(SINGLE, None, 260, 5), (HALF, "rows", 29, 32), (torch.float64, "stored", 29, 3)]
+    for dtype, form, steps, dim in cases:
+        check(cell, (3, steps, 1, dim), dtype, form, parts=parts, reverse=dim == 3)
+
+
+@pytest.mark.parametrize("name", ["slstm_without_r", "lru"])
+def test_tiles_load_maps_ahead(name, check, monkeypatch):
+    """There are more tiles before one than it loads ahead."""
+    small_tiles(monkeypatch, warps=4)
+    check(rnnc.cells.get(name), (2, 250, 1, 7), SINGLE, "rows", parts=0)
 
 
 def test_a_maximum_of_another_state_is_refused(inputs_for, emulated_blocks, poisoned):

@@ -57,6 +57,15 @@ RNNC_INLINE Factor published(Factor x) {
 }
 RNNC_INLINE Factor magnitude(Factor x) { return x < 0 ? -x : x; }
 
+// The product of two entries. One of 0 is 0 whatever the other is: a value that is not finite stays
+// with those that it enters.
+RNNC_INLINE Factor product(Factor a, Factor b) {
+  return kLinear > 1 && (a == 0 || b == 0) ? Factor(0) : a * b;
+}
+
+// Of a column of zeros: below all others, which are not to be moved towards it.
+constexpr int kNoExponent = -(1 << 20);
+
 struct Map {
   static constexpr int kFirst = kMaxima, kCount = kLinear;  // of the carried values
 
@@ -89,7 +98,7 @@ struct Map {
       const int e = kLinear == 1 ? exponent_of(column[j][0]) : exponent_of(most);
       const Factor factor = power_of_two(Factor{}, -e);
       repeat<kLinear>([&](int i) { column[j][i] *= factor; });
-      exponent[j] += e;
+      exponent[j] = kLinear > 1 && most == 0 ? kNoExponent : exponent[j] + e;
     });
   }
   // What it makes of carried values.
@@ -115,7 +124,7 @@ struct Map {
     repeat<kLinear>([&](int j) {
       Factor found[at_least_one(kLinear)] = {};
       repeat<kLinear>([&](int k) {
-        repeat<kLinear>([&](int i) { found[i] += of[k][i] * column[j][k]; });
+        repeat<kLinear>([&](int i) { found[i] += product(of[k][i], column[j][k]); });
       });
       assign(column[j], found);
     });
@@ -131,7 +140,7 @@ struct Map {
       Factor found[at_least_one(kLinear)] = {};
       repeat<kLinear>([&](int k) {
         repeat<kLinear>([&](int i) {
-          const Factor part = next.column[k][i] * column[j][k];
+          const Factor part = product(next.column[k][i], column[j][k]);
           found[i] += part == 0 ? Factor(0) : scaled(part, next.exponent[k] - most);
         });
       });

@@ -102,6 +102,19 @@ RNNC_INLINE void map_of(MaxMap& map, const Word* words) {
 }
 constexpr int kLanes = 32;
 
+// Warps of a group join their maps one after the other, the first one of each group.
+constexpr int kGroup = 4, kGroups = ceil_div(Plan::kWarps, kGroup);
+// The other warps but the last one have nothing to do then: they load the maps of tiles before, two
+// each, as far as there is room.
+constexpr int kHelpers = Plan::kSequential ? 0 : at_least_one(Plan::kWarps - kGroups) - 1;
+constexpr int kAheadBytes = 8192;
+template <typename Any>
+constexpr int kMapBytesAhead = at_least_one(kMapWords<Any>) * kLanes * static_cast<int>(sizeof(Word));
+template <typename Any>
+constexpr int kMapsAhead = 2 * kHelpers * kMapBytesAhead<Any> <= kAheadBytes
+                               ? 2 * kHelpers
+                               : kAheadBytes / kMapBytesAhead<Any>;
+
 struct Records {
   Word* first;   // of the group's first tile and this lane
   int64 stride;  // words from tile to tile
@@ -155,36 +168,53 @@ struct Records {
     }
   }
 
-  // Gives what is carried into a tile that is not the first. All lanes of a warp call this.
-  template <typename Any>
-  RNNC_MEMBER void carried_into(int tile, int lane,
-                                real (&values)[at_least_one(Any::kCount)]) const {
-    // Several maps are on their way together: each takes a round trip to L2. The first ones, of the
-    // tiles just before, are so before it is known which of them are needed.
+  // Gives what is carried into a tile that is not the first. All lanes of a warp call this. `ahead`
+  // has words of the maps of the tiles before it, that of the one just before first; wait() waits
+  // until they are there.
+  template <typename Any, typename Waits>
+  RNNC_MEMBER void carried_into(int tile, int lane, real (&values)[at_least_one(Any::kCount)],
+                                const Word* ahead, const Waits& wait) const {
     constexpr int kAtOnce = kMapsAtOnce<Any>;
-    Word maps[kAtOnce][kMapWords<Any>];
-    int first = tile - kAtOnce;
-    load_maps<Any>(maps, first, 0, tile);
     int from = last_with_values<Any>(tile, lane) + 1;
     Word words[Any::kCount];
     read(words, values_of<Any>(from - 1));
     repeat<Any::kCount>([&](int i) { values[i] = real_of(words[i]); });
+    const int near = maximum(tile - kMapsAhead<Any>, from);
+    // Several maps of the others are on their way together: each takes a round trip to L2.
 #pragma unroll 1
-    while (from < tile) {
-      if (from < first) {
-        first = from;
-        load_maps<Any>(maps, first, from, tile);
-      }
+    for (; from < near; from += kAtOnce) {
+      Word maps[kAtOnce][kMapWords<Any>];
+      load_maps<Any>(maps, from, from, near);
       repeat<kAtOnce>([&](int i) {
-        if (first + i < from || first + i >= tile) return;
-        if (!are_there(maps[i])) read(maps[i], map_at<Any>(first + i));
-        Any map;
-        map_of(map, maps[i]);
-        map.apply(values);
+        if (from + i >= near) return;
+        if (!are_there(maps[i])) read(maps[i], map_at<Any>(from + i));
+        apply<Any>(maps[i], values);
       });
-      from = first + kAtOnce;
-      first = tile;
     }
+    wait();
+#pragma unroll 2
+    for (int i = near; i < tile; ++i) {
+      Word map[kMapWords<Any>];
+      repeat<kMapWords<Any>>([&](int k) {
+        map[k] = ahead[((tile - 1 - i) * kMapWords<Any> + k) * kLanes + lane];
+      });
+      apply<Any>(map, values);
+    }
+  }
+  template <typename Any>
+  static RNNC_MEMBER void apply(const Word (&words)[kMapWords<Any>],
+                                real (&values)[at_least_one(Any::kCount)]) {
+    Any map;
+    map_of(map, words);
+    map.apply(values);
+  }
+  // Puts words of the map of a tile, once it is there, where `carried_into` finds them.
+  template <typename Any>
+  RNNC_MEMBER void put_ahead(Word* ahead, int before, int tile, int lane) const {
+    Word words[kMapWords<Any>];
+    read(words, map_at<Any>(tile - 1 - before));
+    repeat<kMapWords<Any>>(
+        [&](int k) { ahead[(before * kMapWords<Any> + k) * kLanes + lane] = words[k]; });
   }
   // Loads maps of tiles from `first` on that are in [begin, end), whatever is there.
   template <typename Any>

@@ -69,6 +69,18 @@ struct Restarts {
   }
 };
 
+// body(kind) for a thread's steps: where no row of the warp ends or restarts in them, with restarts that
+// the compiler knows to be none, and kind Index<1>. Of 16 steps, most have none.
+template <typename Chunk, typename Body>
+RNNC_INLINE void in_kinds(const Tile& tile, Chunk& chunk, const Body& body) {
+  if (kMasked && tile.whole && !any_lane(chunk.restarts != 0)) {
+    chunk.restarts = 0;
+    body(Index<1>{});
+  } else {
+    body(Index<0>{});
+  }
+}
+
 // Loads the inputs of the cell that no weight multiplies, of a step in memory.
 template <int n, typename Arguments>
 RNNC_INLINE void load_unweighted(real (&values)[n], int first, const Arguments& a,

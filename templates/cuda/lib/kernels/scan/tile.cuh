@@ -24,7 +24,6 @@ constexpr int kTileSteps = Plan::kWarps * kWarpSteps;
 
 // In shared memory: the maps of warps, that of the tile, those of groups of warps after the first
 // group; and what is carried into the steps of each warp.
-constexpr int kGroup = 4, kGroups = ceil_div(Plan::kWarps, kGroup);
 constexpr int kTileMap = Plan::kSequential ? 0 : Plan::kWarps;
 constexpr int kMaps = Plan::kSequential ? 1 : Plan::kWarps + kGroups;
 // What a kind of map has there.
@@ -73,8 +72,12 @@ struct SharedMaps<MaxMap> {
 constexpr int kMaximaBytes = kMaxima ? static_cast<int>(sizeof(SharedMaps<MaxMap>)) : 0;
 constexpr int kLinearBytes = kLinear ? static_cast<int>(sizeof(SharedMaps<Map>)) : 0;
 constexpr int kMapBytes = kMaximaBytes > kLinearBytes ? kMaximaBytes : kLinearBytes;
+// So do maps of tiles before.
+constexpr int kMaximaAhead = kMaxima ? kMapsAhead<MaxMap> * kMapBytesAhead<MaxMap> : 0;
+constexpr int kLinearAhead = kLinear ? kMapsAhead<Map> * kMapBytesAhead<Map> : 0;
+constexpr int kAhead = kMaximaAhead > kLinearAhead ? kMaximaAhead : kLinearAhead;
 struct Shared {
-  alignas(8) char maps[kMapBytes];
+  alignas(8) char maps[kMapBytes + kAhead];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
 // All lanes of the warp have come here, and what they have copied is there.
@@ -94,6 +97,14 @@ RNNC_INLINE void meet() {
 // The first warp of each group has come here.
 RNNC_INLINE void meet_groups() {
   asm volatile("bar.sync %0, %1;" ::"r"(3), "n"(kGroups * kLanes) : "memory");
+}
+// The warps that load maps ahead have come here, and go on; and the last one, which waits for them.
+constexpr int kAheadThreads = (kHelpers + 1) * kLanes;
+RNNC_INLINE void give_ahead() {
+  asm volatile("bar.arrive %0, %1;" ::"r"(4), "n"(kAheadThreads) : "memory");
+}
+RNNC_INLINE void wait_for_ahead() {
+  if (kHelpers > 0) asm volatile("bar.sync %0, %1;" ::"r"(4), "n"(kAheadThreads) : "memory");
 }
 // Two warps have come here: the first and the last one, or a warp and the one before it, which does
 // not wait.
@@ -206,6 +217,15 @@ struct Tile {
       body(Index<0>{});
     }
   }
+  // The same with what `in_kinds` found, where rows may restart.
+  template <typename Kind, typename Body>
+  RNNC_MEMBER void in_parts_of(const Kind& kind, const Body& body) const {
+    if constexpr (kMasked) {
+      body(kind);
+    } else {
+      in_parts(body);
+    }
+  }
   // Whether step j of the warp is the last of all.
   RNNC_MEMBER bool is_last(int j) const { return j == count - 1 - first; }
   RNNC_MEMBER bool has_last() const { return first < count && count <= first + Plan::kChunk; }
@@ -249,6 +269,9 @@ struct Tile {
   RNNC_MEMBER void share(const Any& map, int warp) const {
     reinterpret_cast<SharedMaps<Any>*>(in_shared().maps)->put(warp, lane, map);
   }
+  static RNNC_MEMBER Word* ahead() {
+    return reinterpret_cast<Word*>(in_shared().maps + kMapBytes);
+  }
   template <typename Any>
   RNNC_MEMBER Any shared_map(int of) const {
     Any map;
@@ -274,6 +297,15 @@ struct Tile {
       if (warp > 0) share(all, kTileMap + warp / kGroup);
       if (kGroups > 1) meet_groups();
     }
+    if (number > 0 && warp % kGroup > 0 && warp < Plan::kWarps - 1) {
+      const int own = warp - 1 - warp / kGroup;
+#pragma unroll 1
+      for (int i = own; i < kMapsAhead<Any>; i += kHelpers) {
+        // The first tile has no map.
+        if (number - 1 - i > 0) records.put_ahead<Any>(ahead(), i, number, lane);
+      }
+      give_ahead();
+    }
     if (warp == 0 && publishes) {
 #pragma unroll 1
       for (int i = 1; i < kGroups; ++i) all.append(shared_map<Any>(kTileMap + i));
@@ -285,7 +317,7 @@ struct Tile {
     if (warp == Plan::kWarps - 1) {
       real values[at_least_one(Any::kCount)];
       repeat<Any::kCount>([&](int k) { values[k] = begins[Any::kFirst + k]; });
-      if (number > 0) records.carried_into<Any>(number, lane, values);
+      if (number > 0) records.carried_into<Any>(number, lane, values, ahead(), wait_for_ahead);
       if (publishes) {
         meet_ends();
         real out[at_least_one(Any::kCount)];
@@ -293,7 +325,7 @@ struct Tile {
         shared_map<Any>(kTileMap).apply(out);
         records.publish_values<Any>(number, out);
       }
-#pragma unroll 1
+#pragma unroll 4
       for (int i = 0; i < Plan::kWarps; ++i) {
         repeat<Any::kCount>(
             [&](int k) { in_shared().carried[i][Any::kFirst + k][lane] = values[k]; });
