@@ -26,8 +26,8 @@ def without_matrices(
         cell: without loops.
         apart: as in `with_loops`.
         half: likewise; then no state is in a maximum, which rounding would decide.
-        affine: whether each state that reads itself is in a sum, or the first one in a maximum, as a
-            scan plan wants it.
+        affine: whether each state that reads itself is in a sum, as a scan plan wants it, or the
+            first one in a maximum.
     """
     # In a scan a diagonal weight reads a state of the part that takes its gate.
     keeps = random.random() < 0.3 and not (affine and len(cell.states) > 1)
