@@ -318,10 +318,9 @@ struct Chunk {
     repeat<kCarried>([&](int i) { map.offset[i] = d_state[kCarriedState[i]]; });
   }
   // Computes all steps from what is carried into them, and stores the gradients.
-  template <typename Kind>
-  RNNC_MEMBER void run(const Kind& kind, const BackwardArguments& a, const Tile& tile,
-                       const Carried& carried, const States& d_last) const {
-    tile.in_parts_of(kind, [&](auto all) { run_steps<all.value>(a, tile, carried, d_last); });
+  RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
+                       const States& d_last) const {
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried, d_last); });
   }
   template <bool all>
   RNNC_MEMBER void run_steps(const BackwardArguments& a, const Tile& tile, const Carried& carried,
@@ -430,15 +429,11 @@ RNNC_INLINE void run_in_order(const BackwardArguments& a) {
   Tile tile(a, blockIdx.x, groups_of(a), tiles_of(a), 0);
   Chunk chunk;
   for_tiles_in_order(a, tile, chunk, [&] { store_zeros(a, tile); }, [&] {
-    in_kinds(tile, chunk, [&](auto kind) {
-      Carried carried;
-      States d_last = {};
-      chunk.prepare();
-      if (tile.is_first()) begin(a, tile, carried, d_last);
-      tile.carry_on(carried, chunk.ready(),
-                    [&](Carried& values) { chunk.follow(values, d_last); });
-      chunk.run(kind, a, tile, carried, d_last);
-    });
+    Carried carried;
+    States d_last = {};
+    if (tile.is_first()) begin(a, tile, carried, d_last);
+    tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values, d_last); });
+    chunk.run(a, tile, carried, d_last);
   });
   if (kAllSums) meet();
   store_sums(a, tile, true);
@@ -460,14 +455,12 @@ RNNC_INLINE void run(const ScanArguments<BackwardArguments>& scan) {
     Carried begins = {};
     States d_last = {};
     if (tile.number == 0) begin(a, tile, begins, d_last);
-    in_kinds(tile, chunk, [&](auto kind) {
-      chunk.prepare();
-      Map map;
-      chunk.summarize(map, d_last);
-      Carried carried;
-      tile.carry(carried, records, map, begins);
-      chunk.run(kind, a, tile, carried, d_last);
-    });
+    chunk.prepare();
+    Map map;
+    chunk.summarize(map, d_last);
+    Carried carried;
+    tile.carry(carried, records, map, begins);
+    chunk.run(a, tile, carried, d_last);
     if (kAllSums) meet();
     store_sums(a, tile, true);
   });

@@ -238,10 +238,8 @@ struct Chunk {
     if (kSavesEarly) store_saved(a, tile, saved);
   }
   // Computes all steps from what is carried into them, and stores the results.
-  template <typename Kind>
-  RNNC_MEMBER void run(const Kind& kind, const ForwardArguments& a, const Tile& tile,
-                       const Carried& carried) const {
-    tile.in_parts_of(kind, [&](auto all) { run_steps<all.value>(a, tile, carried); });
+  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried); });
   }
   template <bool all>
   RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile,
@@ -316,13 +314,10 @@ RNNC_INLINE void run_in_order(const ForwardArguments& a) {
   Tile tile(a, blockIdx.x, groups_of(a), tiles_of(a), 0);
   Chunk chunk;
   for_tiles_in_order(a, tile, chunk, [&] { store_zeros(a, tile); }, [&] {
-    in_kinds(tile, chunk, [&](auto kind) {
-      Carried carried;
-      chunk.prepare();
-      if (tile.is_first()) begin(a, tile, carried);
-      tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values); });
-      chunk.run(kind, a, tile, carried);
-    });
+    Carried carried;
+    if (tile.is_first()) begin(a, tile, carried);
+    tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values); });
+    chunk.run(a, tile, carried);
   });
 }
 
@@ -338,21 +333,19 @@ RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
     chunk.begin(a, tile.channel);
     Carried begins = {};
     if (tile.number == 0) begin(a, tile, begins);
-    in_kinds(tile, chunk, [&](auto kind) {
-      chunk.prepare();
-      Carried carried;
-      if constexpr (kMaxima > 0) {
-        MaxMap map;
-        chunk.summarize(map);
-        tile.carry(carried, records, map, begins);
-      }
-      if constexpr (kLinear > 0) {
-        Map map;
-        chunk.summarize(map, carried, a, tile);
-        tile.carry(carried, records, map, begins);
-      }
-      chunk.run(kind, a, tile, carried);
-    });
+    chunk.prepare();
+    Carried carried;
+    if constexpr (kMaxima > 0) {
+      MaxMap map;
+      chunk.summarize(map);
+      tile.carry(carried, records, map, begins);
+    }
+    if constexpr (kLinear > 0) {
+      Map map;
+      chunk.summarize(map, carried, a, tile);
+      tile.carry(carried, records, map, begins);
+    }
+    chunk.run(a, tile, carried);
   });
 }
 

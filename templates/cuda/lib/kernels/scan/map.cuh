@@ -120,7 +120,7 @@ struct Map {
     });
   }
   // Appends a step that follows, whose columns are given.
-  RNNC_MEMBER void append_step(const Linear (&of)[kLinear]) {
+  RNNC_MEMBER void append_step(const Linear (&of)[at_least_one(kLinear)]) {
     repeat<kLinear>([&](int j) {
       Factor found[at_least_one(kLinear)] = {};
       repeat<kLinear>([&](int k) {

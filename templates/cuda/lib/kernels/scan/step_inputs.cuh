@@ -48,38 +48,31 @@ struct Restarts {
   template <typename Arguments>
   static RNNC_MEMBER u32 read(const char* area, const Arguments& a, const Tile& tile, int place,
                               bool back, int limit) {
-    if (!kMasked || limit <= 0) return 0;
+    if (!kMasked || (!kBytes && limit <= 0)) return 0;
     walk::RestartBytes bytes;
     bytes.begin(a, tile.channel, back);
-    u32 words[walk::restart_words(Plan::kChunk)];
-    repeat<walk::restart_words(Plan::kChunk)>([&](int i) {
-      if constexpr (kBytes > 0) {
-        words[i] = reinterpret_cast<const u32*>(area)[tile.part() * (Plan::kChunk / 4) + i];
-      } else {
+    u32 all = 0;
+    if constexpr (kBytes > 0) {
+      repeat<kParts>([&](int part) {
+        const u32 found =
+            bytes.bits_of_warp<Plan::kChunk>(area + part * Plan::kChunk, place, tile.lane);
+        all = tile.part() == part ? found : all;
+      });
+    } else {
+      u32 words[walk::restart_words(Plan::kChunk)];
+      repeat<walk::restart_words(Plan::kChunk)>([&](int i) {
         u32 found[1] = {};
         const int word = bytes.word(place, i);
         if (bytes.exists(word)) {
           ld_global_nc(found, reinterpret_cast<const u32*>(bytes.at(word)));
         }
         words[i] = found[0];
-      }
-    });
-    const u32 all = bytes.bits<Plan::kChunk>(words, place);
-    return limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
+      });
+      all = bytes.bits<Plan::kChunk>(words, place);
+    }
+    return limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
   }
 };
-
-// body(kind) for a thread's steps: where no row of the warp ends or restarts in them, with restarts that
-// the compiler knows to be none, and kind Index<1>. Of 16 steps, most have none.
-template <typename Chunk, typename Body>
-RNNC_INLINE void in_kinds(const Tile& tile, Chunk& chunk, const Body& body) {
-  if (kMasked && tile.whole && !any_lane(chunk.restarts != 0)) {
-    chunk.restarts = 0;
-    body(Index<1>{});
-  } else {
-    body(Index<0>{});
-  }
-}
 
 // Loads the inputs of the cell that no weight multiplies, of a step in memory.
 template <int n, typename Arguments>

@@ -178,12 +178,12 @@ struct Tile {
     first = warp_first() + part() * Plan::kChunk;
     exists = group * kChannels + lane % kChannels < a.batch * channel.plane;
     longest = count = channel.count;
-    if (kMasked) longest = __reduce_max_sync(~0u, count);
+    if (kMasked && !Plan::kWholeWarps) longest = __reduce_max_sync(~0u, count);
     find_whole();
   }
   RNNC_MEMBER void find_whole() {
     whole = first + Plan::kChunk <= count;
-    if (kMasked || kParts > 1) whole = !any_lane(!whole);
+    if ((kMasked && !Plan::kWholeWarps) || kParts > 1) whole = !any_lane(!whole);
   }
   // Goes on to the next tile of the same channels.
   RNNC_MEMBER void advance() {
@@ -215,15 +215,6 @@ struct Tile {
       body(Index<1>{});
     } else {
       body(Index<0>{});
-    }
-  }
-  // The same with what `in_kinds` found, where rows may restart.
-  template <typename Kind, typename Body>
-  RNNC_MEMBER void in_parts_of(const Kind& kind, const Body& body) const {
-    if constexpr (kMasked) {
-      body(kind);
-    } else {
-      in_parts(body);
     }
   }
   // Whether step j of the warp is the last of all.

@@ -43,8 +43,8 @@ RNNC_INLINE void for_tiles(const ScanArguments<Arguments>& scan, const Copy& cop
 }
 
 // All tiles of the block's channels, in order; a block has one group of channels. `zeros` comes first,
-// and `step` where the chunk of the tile runs, whose steps are loaded by then. Those of the next tile
-// are on their way.
+// and `step` where the chunk of the tile runs, whose steps are loaded and prepared by then. Those of
+// the next tile are on their way.
 template <typename Arguments, typename Chunk, typename Zeros, typename Step>
 RNNC_INLINE void for_tiles_in_order(const Arguments& a, Tile& tile, Chunk& chunk,
                                     const Zeros& zeros, const Step& step) {
@@ -61,6 +61,7 @@ RNNC_INLINE void for_tiles_in_order(const Arguments& a, Tile& tile, Chunk& chunk
     zeros();
     if (tile.runs()) {
       chunk.load(a, tile);
+      chunk.prepare();
       step();
     }
     if (tile.number + 1 == tile.tiles) return;

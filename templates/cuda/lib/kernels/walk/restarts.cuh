@@ -39,7 +39,19 @@ struct RestartBytes {
   }
   // The place of the first step in its word, in the order of the steps.
   RNNC_MEMBER int skew(int place) const { return descends ? 3 - (place & 3) : place & 3; }
-  // A bit per step, the first one's lowest.
+  // A bit per step of those whose words a warp has in shared memory, the first one's lowest: each lane
+  // looks at a step. Those of all lanes are of one row.
+  template <int n>
+  RNNC_MEMBER u32 bits_of_warp(const char* words, int place, int lane) const {
+    static_assert(n <= 32, "a step per lane");
+    const int at = skew(place) + (n < 32 && lane >= n ? 0 : lane);
+    const u32 byte = static_cast<unsigned char>(words[at_byte(at)]);
+    const u32 all = __ballot_sync(~0u, byte >> bit & 1);
+    return n < 32 ? all & ((1u << n % 32) - 1) : all;
+  }
+  // Where the byte of a step is, in the order of the steps.
+  RNNC_MEMBER int at_byte(int at) const { return (at & ~3) + (descends ? 3 - (at & 3) : at & 3); }
+  // The same of words that the thread has.
   template <int n>
   RNNC_MEMBER u32 bits(const u32 (&words)[restart_words(n)], int place) const {
     static_assert(n < 32, "a bit per step");
@@ -101,6 +113,10 @@ struct ChunkRestarts {
     static_assert(n == chunk || n == 1, "all steps of a chunk, or one");
     if constexpr (!kMasked) {
       return 0;
+    } else if constexpr (n == chunk && whole_warps) {
+      const u32 bits = bytes.bits_of_warp<n>(area, place, static_cast<int>(threadIdx.x));
+      place += by * chunk;
+      return one >= 0 && one < n ? bits & ~(1u << one) : bits;
     } else if constexpr (n == chunk) {
       u32 words[kWords];
       repeat<kWords>(
@@ -109,22 +125,11 @@ struct ChunkRestarts {
       place += by * chunk;
       return one >= 0 && one < n ? bits & ~(1u << one) : bits;
     } else {
-      const int at = bytes.skew(place) + j, in_word = bytes.descends ? 3 - (at & 3) : at & 3;
-      const u32 byte = static_cast<unsigned char>(area[word_at(at >> 2) + in_word]);
+      const int at = bytes.at_byte(bytes.skew(place) + j);
+      const u32 byte = static_cast<unsigned char>(area[word_at(at >> 2) + (at & 3)]);
       return one != 0 && byte >> bytes.bit & 1;
     }
   }
 };
-
-// body(restarts) with the bits of steps: with 0, which the compiler knows, where a warp of one row has
-// none of them.
-template <bool whole_warps, typename Body>
-RNNC_INLINE void with_restarts(u32 bits, const Body& body) {
-  if (!kMasked || (whole_warps && bits == 0)) {
-    body(u32{0});
-  } else {
-    body(bits);
-  }
-}
 
 }  // namespace rnnc::walk
