@@ -25,9 +25,12 @@ from .plan import ScanPlan, real_bytes
 
 # Warps per block, the most that there is room for: with one block per SM 128 registers per thread,
 # or all of them for numbers of eight bytes, which take two. Large tiles are few, and each waits for
-# the one before it. NVIDIA H100, bfloat16, 2026-11-27: 256 channels of HGRN over 131,072 steps take
-# 0.147 ms forward with 16 warps, 0.164 with two blocks of 8.
+# the one before it. But with many steps per thread two smaller blocks take less: one computes while
+# the other waits. NVIDIA H100, bfloat16, 2026-11-27, 256 channels of HGRN over 131,072 steps take
+# 0.255 ms backward with 16 warps of 16 steps each, 0.223 with two blocks of 8 warps; with 8 steps
+# 0.314 and 0.328.
 _WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
+_PAIR, _LEAST_OF_PAIR = 2, 16  # blocks of _FEW_WARPS, and steps per thread
 # The same of blocks that take all tiles of their channels, by how many an SM has, the last for
 # more. HGRN of 62 channels per SM, 16,384 steps, takes 0.288 ms forward with 8 warps of 16 steps,
 # 0.344 with 4; 0.647 backward with 8, 0.597 with 4.
@@ -120,6 +123,10 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
         kept = direction == "backward" and not _whole_warps(shape, 0)
         few = _FEW_WARPS if shape.element_bytes == 8 or kept or form.maxima else _WARPS[0]
         warps = tuple(n for n in _WARPS if n <= few)
+        if shape.element_bytes == 2 and few > _FEW_WARPS:
+            pair = _largest(request, form, direction, (_FEW_WARPS,), _PAIR, 0)
+            if pair.blocks_per_multiprocessor == _PAIR and pair.chunk >= _LEAST_OF_PAIR:
+                return pair
         return _largest(request, form, direction, warps, _BLOCKS, 0)
     channels = shape.batch * shape.heads * shape.head_dim
     blocks = math.ceil(channels * parts / WARP / limits.multiprocessors)
