@@ -227,7 +227,8 @@ class Backward:
         saved, counts, like = self._saved, self._ready.counts, self.d_wx
         facts, kept = facts_of(self._ready.cell), (self._states, self._initial_states)
         wanted, called = ((), []) if saved.apart else (self._ready.products, facts.called)
-        states, firsts = kept if saved.apart else self._states_read()
+        # Of a cell without matrices no product reads states, and its kernel has summed the rest.
+        states, firsts = self._states_read() if wanted or called else kept
         (_, heads, dim), gates, reverse = self._sizes, self._d_gates, self._ready.plan.reverse
         zero = saved.known_zero or (False,) * counts.states
         before = [None if z else s for z, s in zip(zero, firsts, strict=True)]
