@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .forms import OWN, Form
+from .forms import OWN, Form, RowsForm
 from .layer_call import LayerCall, Order
 from .masks import MadeMasks, Masks
 from .ragged import Places, Ragged, RaggedKind
-from .rows_form import RowsForm
 
 
 class Tensors(NamedTuple):

@@ -14,8 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from ..program.called_sums import called_sums
-from ..program.gemms import gates_again, recurrent_sums
+from ..program.gemms import called_sums, gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
 from .arguments import unweighted_fields

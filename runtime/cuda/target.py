@@ -13,19 +13,17 @@ from ...cellspec.cell import CellSpec
 from ...codegen.request import steps_like
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
-from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
+from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import PlanQuestion
-from .directions.joins import joins
+from .choose import PlanQuestion, joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room

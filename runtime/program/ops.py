@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-class Place(NamedTuple):
-    """An address: a number of bytes after the first element of the tensor of a slot."""
-
-    slot: int
-    offset: int
+def aligned(addresses: Sequence[int]) -> bool:
+    """Return True if kernels can read such addresses by their widest accesses, of 16 bytes."""
+    bits = 0
+    for address in addresses:
+        bits |= address
+    return not bits % 16
 
 
 class View(NamedTuple):

@@ -12,7 +12,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.request import steps_like
 from rnnc.runtime.call.call import Tensors
 from rnnc.runtime.call.settings import Asked, call_of
-from rnnc.runtime.cuda.driver.described import describe
+from rnnc.runtime.cuda.driver.device import describe
 from rnnc.runtime.grad.compute import forward_of
 from rnnc.runtime.program import lower as lowering
 from rnnc.runtime.program.lower import lower
