@@ -45,10 +45,13 @@ def run(backend: str, variant: str = "auto") -> Runs:
     return results
 
 
-def small_tiles(patch: pytest.MonkeyPatch, parts: int = 0) -> None:
-    """Let tiles have a few steps, so that a short call has several of each channel."""
+def small_tiles(patch: pytest.MonkeyPatch, parts: int = 0, warps: int = 2) -> None:
+    """Let tiles have a few steps, so that a short call has several of each channel.
+
+    Of more than two warps, tiles load the maps of those before them ahead.
+    """
     scan_in_parts(patch, parts)
-    patch.setattr(search, "_WARPS", (2, 2))
+    patch.setattr(search, "_WARPS", (warps, warps))
     for direction in DIRECTIONS:
         patch.setitem(search._WARPS_IN_ORDER, direction, (2,))
         patch.setitem(search._CHUNKS, direction, (4,))

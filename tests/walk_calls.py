@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Input, Param, State, bernoulli, clip_gradient, gate, sigmoid, tanh
+from rnnc import (
+    Gate,
+    Input,
+    Param,
+    State,
+    bernoulli,
+    clip_gradient,
+    exp,
+    gate,
+    maximum,
+    sigmoid,
+    tanh,
+)
 from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.scan import search
 from rnnc.codegen.cuda.scan.form import NoScanError, form_of
@@ -82,6 +94,37 @@ def two_sources(
 ):
     """A gate with weights on two states, which make a matrix of them."""
     return 0.5 * g, 0.25 * o - g / 4
+
+
+@rnnc.cell
+def highest(m: State, *, f: Gate = gate(recurrent=False), i: Gate = gate(recurrent=False)):
+    """Nothing but a maximum, which may begin below all that it meets."""
+    return maximum(maximum(m + f, i) - 0.25, 0.5 * i)
+
+
+@rnnc.cell
+def over_maxima(
+    h: State,
+    m: State,
+    c: State,
+    n: State,
+    k: State,
+    *,
+    f: Gate = gate(recurrent=False),
+    i: Gate = gate(recurrent="diagonal", source="c"),
+    decay: Input,
+    slope: Param,
+):
+    """Two maxima; a state that one of them scales, with a diagonal weight; one that none does."""
+    top = maximum(m - abs(f), decay)
+    c = exp(m - abs(f) - top) * c + slope * i
+    return tanh(c) + n, top, c, 0.9 * n + top, maximum(k, f)
+
+
+@rnnc.cell
+def highest_of_another(m: State, h: State, *, f: Gate = gate(recurrent=False)):
+    """A maximum of what an affine state adds to it."""
+    return maximum(m + h, f), 0.5 * h + f
 
 
 @rnnc.cell

@@ -15,6 +15,15 @@ from .kernel_plan import KernelPlan
 WORD_BYTES = 4
 
 
+def restart_words(steps: int) -> int:
+    """Words that say before which steps rows restart, as lib/kernels/walk/restarts.cuh has them.
+
+    Args:
+        steps: that follow each other, a byte each; the first may lie anywhere in a word.
+    """
+    return (steps + 6) // 4
+
+
 def row_pitch(elements: int, units: int, dtype: Dtype) -> int:
     """Bytes of a row that a block copies to shared memory; the padding avoids bank conflicts.
 

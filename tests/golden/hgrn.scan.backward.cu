@@ -116,6 +116,8 @@ struct Plan {
 
 struct Form {
   static constexpr int kCarried = 1;  // h
+  static constexpr int kMaxima = 0;  // the first ones
+  static constexpr int kLinear = kCarried - kMaxima;
 };
 __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 

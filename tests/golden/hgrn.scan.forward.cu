@@ -109,6 +109,8 @@ struct Plan {
 
 struct Form {
   static constexpr int kCarried = 1;  // h
+  static constexpr int kMaxima = 0;  // the first ones
+  static constexpr int kLinear = kCarried - kMaxima;
 };
 __device__ constexpr int kCarriedState[] = {0};  // carried -> state
 
@@ -169,12 +171,18 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
   saved[0] = gate[0];
   saved[1] = sigmoid_f;
 }
-// Replaces columns of the map of the steps before a step by those of the map with the step.
-template <typename Factor>
-RNNC_INLINE void apply_matrix(const Early& early,
-                              Factor (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
-  repeat<scan::Form::kCarried>([&](int j) {
-    Factor found[scan::Form::kCarried];
+// What maxima add to their states.
+RNNC_INLINE void apply_shifts(const Early& early, real (&shift)[at_least_one(scan::Form::kMaxima)]) {
+}
+// Replaces columns of the map of the steps before a step by those of the map with the step. Of the
+// states those that become maxima are known.
+template <typename Factor, int n, typename Sigmoid>
+RNNC_INLINE void apply_matrix(const real (&gate)[at_least_one(Cell::kGates)],
+                              const real (&state)[Cell::kStates], const walk::UnitValues& param,
+                              const real (&diagonal)[at_least_one(Cell::kDiagonalPairs)],
+                              const Early& early, Factor (&column)[n][n], Sigmoid& sigmoid) {
+  repeat<scan::Form::kLinear>([&](int j) {
+    Factor found[n];
     found[0] = early[1]*column[j][0];
     assign(column[j], found);
   });

@@ -16,7 +16,9 @@ from ..walk_calls import (
     call_of,
     cells_without_r,
     gated,
+    highest,
     mixed,
+    over_maxima,
     scan_in_parts,
     scanned,
     walk_then_scan,
@@ -77,7 +79,15 @@ def test_inputs_params_and_gates_of_all_kinds(dtype, check, check_call, monkeypa
     check_call(call_of, "auto", mixed, (5, 270, 2, 33), dtype, "rows")
 
 
-@pytest.mark.parametrize("name", ["hgrn", "lru"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cell", [highest, over_maxima], ids=lambda cell: cell.name)
+def test_maxima(cell, dtype, check):
+    check(cell, (5, 270, 2, 33), dtype)
+    check(cell, (5, 270, 2, 32), dtype, "rows", reverse=True)
+    check(cell, (1, 1300, 1, 64), dtype, "stored")
+
+
+@pytest.mark.parametrize("name", ["hgrn", "lru", "slstm_without_r"])
 @pytest.mark.parametrize("form", [None, "rows"])
 @pytest.mark.parametrize("parts", PARTS)
 def test_many_tiles_give_what_a_walk_gives(parts, name, form, draw, monkeypatch):
@@ -106,3 +116,39 @@ def test_the_same_inputs_give_the_same_bits(parts, draw, same_bits, monkeypatch)
 def test_both_directions_in_one_launch(dtype, parts, both_directions, monkeypatch):
     scan_in_parts(monkeypatch, parts)
     both_directions("scan", dtype)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("units", [5, 6, 40])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_layers_of_a_module_whose_heads_end_within_a_warp(dtype, units, parts, monkeypatch):
+    """Their wx takes what is saved, and lanes behind the last channel read it too."""
+    scan_in_parts(monkeypatch, parts)
+    torch.manual_seed(units)
+    sizes = {"num_layers": 2, "bidirectional": True, "heads": 2}
+    on = {"device": "cuda", "dtype": getattr(torch, dtype)}
+    ours = rnnc.RNN(rnnc.cells.mingru, 5, 2 * units, variant="scan", **sizes).to(**on)
+    loop = rnnc.RNN(rnnc.cells.mingru, 5, 2 * units, backend="reference", **sizes).to("cuda")
+    loop.double().load_state_dict(ours.state_dict())
+    x, seed = torch.randn(150, 7, 5, **on), torch.randn(150, 7, 4 * units, **on)
+    masks = {"lengths": torch.randint(1, 151, (7,)), "reset": torch.rand(150, 7).cuda() < 0.1}
+    bound = {"bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
+    for given in ({}, masks):
+        found = []
+        for module in (ours, loop):
+            leaf = x.detach().to(next(module.parameters()).dtype).requires_grad_()
+            y, last = module(leaf, **given)
+            module.zero_grad()
+            y.backward(seed.to(y.dtype))
+            gradients = {name: p.grad for name, p in module.named_parameters()}
+            found.append({"y": y, "last": last[0], "x": leaf.grad} | gradients)
+        for name, exact in found[1].items():
+            error = (found[0][name].double() - exact).norm() / exact.norm()
+            assert error < bound, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize("form", ["init", "stored"])
+@pytest.mark.parametrize("sizes", [(3, 1500, 1, 64), (40, 200, 2, 96)])
+def test_a_cell_whose_kernel_has_fewer_warps_with_masks(form, sizes, check):
+    """Otherwise its registers would spill."""
+    check(rnnc.cells.qrnn, sizes, "float32", form)

@@ -26,7 +26,8 @@ def without_matrices(
         cell: without loops.
         apart: as in `with_loops`.
         half: likewise; then no state is in a maximum, which rounding would decide.
-        affine: whether each state that reads itself is in a sum, as a scan plan wants it.
+        affine: whether each state that reads itself is in a sum, as a scan plan wants it, or the
+            first one in a maximum.
     """
     # In a scan a diagonal weight reads a state of the part that takes its gate.
     keeps = random.random() < 0.3 and not (affine and len(cell.states) > 1)
@@ -88,6 +89,8 @@ class _Parts:
             ways = [self._sum, self._sum, self._output]
             if not self._affine:
                 ways += [self._any, self._sum if half else self._maximum]
+            elif not (half or self.body or self._gates):
+                ways.append(self._maximum)  # of a scan it sees no other state
             updates = [self._random.choice(ways)(states[0])]
         known = {value for _, value in self.body}
         for state, update in zip(states, updates, strict=True):

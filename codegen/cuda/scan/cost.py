@@ -1,7 +1,7 @@
 """The estimated time per step of a scan plan's kernel.
 
     step = the longest of chain, issue and traffic
-    chain = scan.hop / steps of a tile, of a scan whose tiles wait for others; else
+    chain = scan.hop * exchanges / steps of a tile, of a scan whose tiles wait for others; else
             scan.turn / steps of a warp + scan.link * carried
     issue = channels per SM * (scan.value * values + scan.sum * sums + scan.entry * (entries - 1))
                                               (* scan.exact in float32 and float64)
@@ -42,10 +42,10 @@ def scan_step(inputs: CostInputs, plan: ScanPlan) -> Step:
     else:
         channels = shape.batch * shape.heads * shape.head_dim / processors
         each = scan.value.of(direction) * values
-        each += scan.entry.of(direction) * (plan.carried**2 - 1)
+        each += scan.entry.of(direction) * max(plan.linear**2 - 1, 0)
         if direction == "backward":
             each += scan.sum * plan.sums
-        chain = scan.hop / plan.tile_steps
+        chain = scan.hop * plan.exchanges / plan.tile_steps
     exact = scan.exact if shape.element_bytes > 2 else 1
     issue = channels * shape.fill * each * exact
     longest = max(chain, issue, unit_traffic(inputs, direction) / scan.bandwidth)

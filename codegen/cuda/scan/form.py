@@ -4,6 +4,9 @@ A step of a direction maps the values that it carries by `A x + b`. The map of a
 steps one after the other. The forward carries the states of affine parts, and A is a function of
 gates, params and inputs. The backward carries gradients of states, and A is the cell's own adjoint,
 which is linear in them.
+
+A state that becomes `maximum(x + a, b)` has a map of that form. Those of all such states come
+first: A may read their values, which are known by then.
 """
 
 from __future__ import annotations
@@ -43,14 +46,22 @@ class Form:
 
     Attributes:
         carried: the names of the states that are carried, or whose gradients are.
+        maxima: the first ones of `carried`, which become maxima.
         coefficients: of a forward, computes the matrix A: `a_<row>_<column>`, by their numbers in
-            `carried`. None for a backward, whose adjoint gives a column of A for a unit vector.
+            `carried` behind `maxima`; and `shift_<number>`, what a maximum adds to its state. None
+            for a backward, whose adjoint gives a column of A for a unit vector.
         weights: of a forward, the symbols of the diagonal weights in the order of the layout.
     """
 
     carried: tuple[str, ...]
     coefficients: Program | None = None
     weights: tuple[str, ...] = ()
+    maxima: tuple[str, ...] = ()
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The carried states that a matrix multiplies."""
+        return self.carried[len(self.maxima) :]
 
 
 def form_of(cell: CellSpec, direction: Direction) -> Form:
@@ -85,24 +96,22 @@ def form_of(cell: CellSpec, direction: Direction) -> Form:
 
 
 def _forward(cell: CellSpec) -> Form:
-    for part in cell.recurrence.parts:
-        if part.maximum is not None:
-            raise NoScanError(f"{part.reason} is a maximum, which no scan plan computes yet")
     weights = _weights(cell)
     taken = {declared.name for declared in cell.declarations}
     clash = sorted(taken.intersection(weights.values()))
     if clash:
         raise NoScanError(f"{joined(clash)} is also the name of a diagonal weight")
-    carried = _carried(cell)
+    maxima = _maxima(cell)
+    linear = tuple(state for state in _carried(cell) if state not in maxima)
     program = schedule(
-        _entries(cell, carried, weights),
+        _entries(cell, maxima, linear, weights),
         constants=(c.name for c in cell.constants),
         taken={*taken, *weights.values()},
     )
     if program.has_loops:
         raise NoScanError("a loop computes the coefficients of a step")
     names = (weights.get((p.gate, p.source), "") for p in cell.diagonal_pairs)
-    return Form(carried, program, tuple(names))
+    return Form((*maxima, *linear), program, tuple(names), tuple(maxima))
 
 
 def _reads(cell: CellSpec) -> dict[str, frozenset[str]]:
@@ -110,6 +119,21 @@ def _reads(cell: CellSpec) -> dict[str, frozenset[str]]:
     updates = dict(zip((s.name for s in cell.states), unit_updates(cell), strict=True))
     seen = states_seen(updates.values(), symbols_that_see(cell))
     return {name: seen[update] for name, update in updates.items()}
+
+
+def _maxima(cell: CellSpec) -> dict[str, Node]:
+    """What is added to each state that becomes a maximum, by the state."""
+    reads, found = _reads(cell), {}
+    for part in cell.recurrence.parts:
+        if part.maximum is None:
+            continue
+        (state,) = part.states
+        others = sorted(reads[state].difference(part.states))
+        if others:
+            raise NoScanError(f"the maximum {state} reads {joined(others)}, which is carried too")
+        assert part.maximum.shift is not None
+        found[state] = part.maximum.shift
+    return found
 
 
 def _carried(cell: CellSpec) -> tuple[str, ...]:
@@ -131,13 +155,16 @@ def _weights(cell: CellSpec) -> dict[tuple[str, str], str]:
 
 
 def _entries(
-    cell: CellSpec, carried: tuple[str, ...], weights: Mapping[tuple[str, str], str]
+    cell: CellSpec,
+    maxima: Mapping[str, Node],
+    linear: tuple[str, ...],
+    weights: Mapping[tuple[str, str], str],
 ) -> dict[str, Node]:
-    """The entries of the matrix that may not be 0, by their names; what only gradients need is not
-    in them.
+    """The entries of the matrix that may not be 0 and what maxima add, by their names; what only
+    gradients need is not in them.
     """
-    found = {}
-    for i, row in enumerate(_rows(cell, carried)):
+    found = {f"shift_{i}": shift for i, shift in enumerate(maxima.values())}
+    for i, row in enumerate(_rows(cell, linear, frozenset(maxima))):
         for k, entry in row.items():
             found[f"a_{i}_{k}"] = entry
     values = found.values()
@@ -148,15 +175,18 @@ def _entries(
     return dict(zip(found, rewritten(values, {**known_values(values), **spelled}), strict=True))
 
 
-def _rows(cell: CellSpec, carried: tuple[str, ...]) -> list[dict[int, Node]]:
-    """The rows of the matrix, by the numbers of their columns; at least an entry in each."""
+def _rows(cell: CellSpec, carried: tuple[str, ...], known: frozenset[str]) -> list[dict[int, Node]]:
+    """The rows of the matrix, by the numbers of their columns; at least an entry in each.
+
+    Entries may read the states of `known`.
+    """
     reads, found = _reads(cell), []
     of_part = {s: part for part in cell.recurrence.parts for s in part.states}
     updates = dict(zip((s.name for s in cell.states), unit_updates(cell), strict=True))
     together = Analysis(cell, carried)
     for i, state in enumerate(carried):
         part = of_part[state]
-        if part.kind == "affine" and reads[state] <= set(part.states):
+        if part.kind == "affine" and reads[state] - known <= set(part.states):
             row = part.matrix[part.states.index(state)]
             entries = dict(zip(part.states, (e or number(0) for e in row), strict=True))
         else:
@@ -164,7 +194,7 @@ def _rows(cell: CellSpec, carried: tuple[str, ...]) -> list[dict[int, Node]]:
             try:
                 entries = dict(together.affine(updates[state]).coefficients)
             except NoFormError as reason:
-                other = joined(sorted(reads[state].difference(part.states)))
+                other = joined(sorted(reads[state].difference(part.states, known)))
                 raise NoScanError(
                     f"{state} reads the old value of {other}, in another part: {reason}"
                 ) from None

@@ -27,11 +27,15 @@ class StepFunctions:
             forward stored, and of params.
         late: the rest of the step, which reads them.
         rows: of a forward, the product of each row of the matrix with `column[j]`, in C++.
+        matrix: of a forward, computes the entries of the matrix that read states which are maxima.
+        shifts: of a forward, what maxima add to their states, by their numbers in `early`.
     """
 
     early: PointwiseFunction
     late: PointwiseFunction
     rows: tuple[str, ...] = ()
+    matrix: PointwiseFunction | None = None
+    shifts: tuple[int, ...] = ()
 
 
 def step_functions(
@@ -62,9 +66,9 @@ def step_functions(
         late = {"d_after": tuple(f"d_{s}" for s in after)}
     parts = hoisted(fixed.program, [*known, *kinds["param"]], constants, "_early")
     early = replace(parts.fixed, inputs=tuple(map(symbol, [*known, *kinds["param"]])))
-    rows: tuple[str, ...] = ()
+    matrix = _Matrix()
     if direction == "forward":
-        early, rows = _with_matrix(form, early, (fixed.fixed, parts.fixed))
+        early, matrix = _with_matrix(form, early, (fixed.fixed, parts.fixed))
         kinds |= {"weight": tuple(name or f"_weight_{i}" for i, name in enumerate(form.weights))}
     rest = parts.program
     if direction == "backward":
@@ -87,8 +91,16 @@ def step_functions(
     given = tuple(name if name in read else f"_of_matrix_{name}" for name in names)
     of_late = {kind: of for kind, of in kinds.items() if kind != "weight"}
     of_late |= {**late, "early": given}
+    of_matrix = None
+    if matrix.late is not None:
+        of = {**kinds, **late, "early": names}
+        of_matrix = function("step_matrix", matrix.late, of)
     return StepFunctions(
-        function("step_early", early, kinds), function("step_late", rest, of_late), rows
+        function("step_early", early, kinds),
+        function("step_late", rest, of_late),
+        matrix.rows,
+        of_matrix,
+        matrix.shifts,
     )
 
 
@@ -126,10 +138,19 @@ def _needed(statements: Sequence[AnyStatement], wanted: set[Node]) -> set[Node]:
     return needed
 
 
-def _with_matrix(
-    form: Form, early: Program, known: Iterable[Program]
-) -> tuple[Program, tuple[str, ...]]:
-    """The program with the entries of the matrix, and the rows of products with a column.
+@dataclass(frozen=True)
+class _Matrix:
+    """Rows of products with a column, the program of entries that read maxima, and what is added
+    to these, as `StepFunctions` has them.
+    """
+
+    rows: tuple[str, ...] = ()
+    late: Program | None = None
+    shifts: tuple[int, ...] = ()
+
+
+def _with_matrix(form: Form, early: Program, known: Iterable[Program]) -> tuple[Program, _Matrix]:
+    """The program with the entries of the matrix that read no state, and the matrix.
 
     An entry that the step computes itself is not computed again.
     """
@@ -143,7 +164,9 @@ def _with_matrix(
             meanings[statement.target] = value
             names.setdefault(value, statement.target)
     results = {output: output for output in early.outputs}
-    found: dict[Node, Node] = {}
+    found: dict[Node, Node] = {}  # the name of the value of each entry
+    waiting: dict[Node, Node] = {}  # of values that read maxima
+    maxima = {symbol(name) for name in form.maxima}
     statements = list(early.statements)
     wanted = set(form.coefficients.outputs)
     inner: dict[Node, Node] = {}
@@ -154,21 +177,27 @@ def _with_matrix(
         if statement.target not in wanted:
             continue
         (value,) = rewritten([value], names)
+        if maxima & symbols_of([value]):
+            found[statement.target] = waiting.setdefault(value, statement.target)
+            continue
         if value not in results:
             statements.append(Statement(statement.target, value))
             results[statement.target] = statement.target
             value = statement.target
         found[statement.target] = value
-    outputs = list(results)
-    count = len(form.carried)
+    places = {name: f"early[{i}]" for i, name in enumerate(results)}
+    places |= {name: f"entry[{i}]" for i, name in enumerate(waiting.values())}
+    count = range(len(form.linear))
     rows = []
-    for row in range(count):
-        entries = [(k, symbol(f"a_{row}_{k}")) for k in range(count)]
-        rows.append(
-            " + ".join(
-                f"early[{outputs.index(found[entry])}]*column[j][{k}]"
-                for k, entry in entries
-                if entry in found
-            )
-        )
-    return replace(early, statements=tuple(statements), outputs=tuple(outputs)), tuple(rows)
+    for row in count:
+        entries = [(k, found.get(symbol(f"a_{row}_{k}"))) for k in count]
+        rows.append(" + ".join(f"{places[entry]}*column[j][{k}]" for k, entry in entries if entry))
+    late = None
+    if waiting:
+        wanted_late = tuple(Statement(name, value) for value, name in waiting.items())
+        read = symbols_of(waiting)
+        late = Program(tuple(sorted(read, key=str)), wanted_late, tuple(waiting.values()))
+    outputs = list(results)
+    shifts = (outputs.index(found[symbol(f"shift_{i}")]) for i in range(len(form.maxima)))
+    early = replace(early, statements=tuple(statements), outputs=tuple(outputs))
+    return early, _Matrix(tuple(rows), late, tuple(shifts))

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import ELEMENT_BYTES, Dtype, counted
+from ..copies import WORD_BYTES, restart_words
 from ..kernel_plan import BufferBytes, KernelPlan, LaunchShape
 from ..limits import Limits
 from ..mma import WARP
@@ -19,11 +20,7 @@ from .functions import step_functions
 _COUNTER_BYTES = 4  # of an exponent in shared memory
 _PIECE_BYTES = 16  # of a copy
 _GROUP = 4  # warps whose maps one of them joins
-
-
-def words_of(carried: int) -> int:
-    """The words per channel that a tile publishes: `carried` values, and the map of its steps."""
-    return carried + carried * (carried + 2)
+_AHEAD_BYTES = 8192  # of maps of tiles before, at most
 
 
 def real_bytes(dtype: Dtype) -> int:
@@ -34,6 +31,21 @@ def real_bytes(dtype: Dtype) -> int:
 def factor_bytes(dtype: Dtype) -> int:
     """Bytes of an entry of a map of steps, which has more digits than float32."""
     return 8 if ELEMENT_BYTES[dtype] > 2 else 4
+
+
+def map_words(linear: int, maxima: int, dtype: Dtype) -> tuple[int, int]:
+    """The words per channel of the maps that a tile publishes of its steps.
+
+    Args:
+        linear: carried values that a matrix multiplies.
+        maxima: those that become maxima.
+        dtype: of the elements.
+
+    Returns:
+        Those of the matrix and of the maxima.
+    """
+    factor = factor_bytes(dtype) // real_bytes(dtype)
+    return linear * (2 + factor * linear), maxima * (1 + factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +66,7 @@ class ScanPlan(UnitPlan):
         copied: elements of a unit and step that it copies, besides states.
         states_copied: states whose values it copies.
         carried: values that are carried from step to step.
+        maxima: of them, states that become maxima.
         sums: sums over time of each unit, of a backward.
         states: of the cell.
     """
@@ -68,6 +81,7 @@ class ScanPlan(UnitPlan):
     copied: int
     states_copied: int
     carried: int
+    maxima: int
     sums: int
     states: int
 
@@ -105,19 +119,42 @@ class ScanPlan(UnitPlan):
         return math.ceil(batch * heads * dim / self.channels)
 
     @property
+    def linear(self) -> int:
+        """Carried values that a matrix multiplies."""
+        return self.carried - self.maxima
+
+    @property
+    def exchanges(self) -> int:
+        """How often a tile waits for the one before it: for maxima, then for other values."""
+        return (self.maxima > 0) + (self.linear > 0)
+
+    @property
     def tile_record_bytes(self) -> int:
         """Bytes that a tile publishes."""
-        return WARP * words_of(self.carried) * real_bytes(self.dtype)
+        words = self.carried + sum(map_words(self.linear, self.maxima, self.dtype))
+        return WARP * words * real_bytes(self.dtype)
+
+    @property
+    def _bytes_ahead(self) -> int:
+        """Bytes of shared memory for maps of tiles before, as the headers lay them out."""
+        helpers = max(self.warps - math.ceil(self.warps / _GROUP), 1) - 1
+        found = [0]
+        for words in map_words(self.linear, self.maxima, self.dtype):
+            each = WARP * words * real_bytes(self.dtype)
+            if words and not self.sequential:
+                found.append(min(2 * helpers, _AHEAD_BYTES // each) * each)
+        return max(found)
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, as the headers lay it out."""
-        each, real, factor = self.carried, real_bytes(self.dtype), factor_bytes(self.dtype)
+        linear, real, factor = self.linear, real_bytes(self.dtype), factor_bytes(self.dtype)
         # The maps of warps, of the tile and of groups of warps; and what is carried into the steps
         # of each warp.
         maps = 1 if self.sequential else self.warps + math.ceil(self.warps / _GROUP)
-        used = WARP * maps * each * (each * factor + real + _COUNTER_BYTES)
-        used += self.threads * each * real
+        of_maxima = self.maxima * (factor + real)
+        used = max(of_maxima, linear * (linear * factor + real + _COUNTER_BYTES)) * WARP * maps
+        used += self._bytes_ahead + self.threads * self.carried * real
         sums = self.sums + self.states * self.masked
         if self.direction == "backward":
             total = 4 if ELEMENT_BYTES[self.dtype] == 2 else 8
@@ -125,7 +162,11 @@ class ScanPlan(UnitPlan):
         # Of two tiles. The values before the last step are those of a step more.
         each = self.threads * self.chunk * (self.copied + self.states_copied)
         each += self.warps * self.channels * self.states_copied
-        copies = 2 * each * ELEMENT_BYTES[self.dtype] * self.whole_warps
+        each *= ELEMENT_BYTES[self.dtype]
+        if self.masked:
+            words = WORD_BYTES * restart_words(self.parts * self.chunk)
+            each += self.warps * _PIECE_BYTES * math.ceil(words / _PIECE_BYTES)
+        copies = 2 * each * self.whole_warps
         return _PIECE_BYTES * math.ceil(used / _PIECE_BYTES) + copies
 
     @property
@@ -160,6 +201,7 @@ class ScanPlan(UnitPlan):
         form, states = form_of(cell, self.direction), layout_of(cell).states
         return {
             "carried": form.carried,
+            "maxima": form.maxima,
             "carried_numbers": [states.at(name).number for name in form.carried],
             "step": step_functions(pointwise, self.direction, sorted(self.passed)),
         }

@@ -25,9 +25,12 @@ from .plan import ScanPlan, real_bytes
 
 # Warps per block, the most that there is room for: with one block per SM 128 registers per thread,
 # or all of them for numbers of eight bytes, which take two. Large tiles are few, and each waits for
-# the one before it. NVIDIA H100, bfloat16, 2026-11-27: 256 channels of HGRN over 131,072 steps take
-# 0.147 ms forward with 16 warps, 0.164 with two blocks of 8.
+# the one before it. But with many steps per thread two smaller blocks take less: one computes while
+# the other waits. NVIDIA H100, bfloat16, 2026-11-27, 256 channels of HGRN over 131,072 steps take
+# 0.255 ms backward with 16 warps of 16 steps each, 0.223 with two blocks of 8 warps; with 8 steps
+# 0.314 and 0.328.
 _WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
+_PAIR, _LEAST_OF_PAIR = 2, 16  # blocks of _FEW_WARPS, and steps per thread
 # The same of blocks that take all tiles of their channels, by how many an SM has, the last for
 # more. HGRN of 62 channels per SM, 16,384 steps, takes 0.288 ms forward with 8 warps of 16 steps,
 # 0.344 with 4; 0.647 backward with 8, 0.597 with 4.
@@ -115,10 +118,15 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
     """The plan with so many parts."""
     shape, limits = request.shape, request.limits
     if not parts:
-        # A thread that keeps its steps in registers has more of these, too.
+        # A thread that keeps its steps in registers has more of these, too; and one that takes
+        # them three times, first for maxima.
         kept = direction == "backward" and not _whole_warps(shape, 0)
-        few = _FEW_WARPS if shape.element_bytes == 8 or kept else _WARPS[0]
+        few = _FEW_WARPS if shape.element_bytes == 8 or kept or form.maxima else _WARPS[0]
         warps = tuple(n for n in _WARPS if n <= few)
+        if shape.element_bytes == 2 and few > _FEW_WARPS:
+            pair = _largest(request, form, direction, (_FEW_WARPS,), _PAIR, 0)
+            if pair.blocks_per_multiprocessor == _PAIR and pair.chunk >= _LEAST_OF_PAIR:
+                return pair
         return _largest(request, form, direction, warps, _BLOCKS, 0)
     channels = shape.batch * shape.heads * shape.head_dim
     blocks = math.ceil(channels * parts / WARP / limits.multiprocessors)
@@ -186,7 +194,7 @@ def _chunk(request: PlanRequest, form: Form, direction: Direction, whole_warps: 
         kept = packed(len(layout.input_gates)) + computed + saved
     else:
         states = len(layout.states) + sum(states_read_before(pointwise))
-        columns = len(form.carried) ** 2 - 1
+        columns = len(form.linear) ** 2 - 1
         if whole_warps:  # the rest is in shared memory
             most = _MOST_KEPT_STAGED
             return next((n for n in _CHUNKS[direction] if n * (computed + columns) <= most), 4)
@@ -220,6 +228,7 @@ def _plan(
         copied=len(layout.input_gates) if forward else read,
         states_copied=0 if forward else sum(states_read_before(pointwise)),
         carried=len(form.carried),
+        maxima=len(form.maxima),
         sums=len(layout.bias) + len(layout.params) + len(layout.diagonal_gates),
         states=len(layout.states),
     )

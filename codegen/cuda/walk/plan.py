@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from ....cellspec.cell import CellSpec
 from ...shape import ELEMENT_BYTES, Dtype, counted
-from ..copies import WORD_BYTES, states_needed
+from ..copies import WORD_BYTES, restart_words, states_needed
 from ..kernel_plan import LaunchShape
 from ..mma import WARP
 from ..unit_plan import UnitPlan
@@ -61,8 +61,14 @@ class WalkPlan(UnitPlan):
     @property
     def shared(self) -> int:
         """Bytes of shared memory per block, without those of `reset_shared`."""
-        each = self.step_bytes + WORD_BYTES * self.masked  # a word says whether the row restarts
-        return self.threads * self.ahead * each
+        each = self.threads * self.chunk * self.step_bytes
+        return self.stages * (each + self.masked * self._restart_bytes)
+
+    @property
+    def _restart_bytes(self) -> int:
+        """Bytes that say before which steps of a chunk rows restart, as headers lay them out."""
+        copies = 1 if self.whole_warps else self.threads
+        return 16 * math.ceil(WORD_BYTES * restart_words(self.chunk) * copies / 16)
 
     @property
     def launch_shape(self) -> LaunchShape:

@@ -84,9 +84,9 @@ def test_products_in_float64_may_leave_its_range(largest, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bits_wherever_tiles_begin(kind, monkeypatch):
     """Blocks that are on the chip at once: how many takes no part in the result."""
-    small_tiles(monkeypatch)
-    wx = torch.stack([edges(200, True), torch.randn(1, 200, 1, len(EDGES))], -1)
-    seed, found = torch.randn(1, 200, 1, len(EDGES)), []
+    small_tiles(monkeypatch, warps=8)
+    wx = torch.stack([edges(600, True), torch.randn(1, 600, 1, len(EDGES))], -1)
+    seed, found = torch.randn(1, 600, 1, len(EDGES)), []
     for resident in (1, 2, 5, 26):
         monkeypatch.setattr(sys.modules["emulated_blocks"], "RESIDENT", resident)
         for cached in (ready.ready_for, prepared.prepare):

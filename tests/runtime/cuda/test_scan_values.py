@@ -17,7 +17,10 @@ from ...walk_calls import (
     cells_without_r,
     clipped_between,
     gated,
+    highest,
+    highest_of_another,
     mixed,
+    over_maxima,
     scan_in_parts,
     scanned,
     two_sources,
@@ -130,6 +133,28 @@ def test_inputs_params_and_gates_of_all_kinds(check):
 def test_parts_that_read_each_other(cell, parts, check):
     """A part reads the old value of another one, and weights join two states."""
     check(cell, (3, 29, 1, 5), SINGLE, "rows", parts=parts, reverse=parts > 0)
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+@pytest.mark.parametrize("cell", [highest, over_maxima], ids=lambda cell: cell.name)
+def test_maxima(cell, parts, check):
+    """Alone, and below states whose coefficients read them; a state that overflows stays alone."""
+    cases = [(SINGLE, None, 260, 5), (HALF, "rows", 29, 32), (torch.float64, "stored", 29, 3)]
+    for dtype, form, steps, dim in cases:
+        check(cell, (3, steps, 1, dim), dtype, form, parts=parts, reverse=dim == 3)
+
+
+@pytest.mark.parametrize("name", ["slstm_without_r", "lru"])
+def test_tiles_load_maps_ahead(name, check, monkeypatch):
+    """There are more tiles before one than it loads ahead."""
+    small_tiles(monkeypatch, warps=4)
+    check(rnnc.cells.get(name), (2, 250, 1, 7), SINGLE, "rows", parts=0)
+
+
+def test_a_maximum_of_another_state_is_refused(inputs_for, emulated_blocks, poisoned):
+    call = call_of(highest_of_another, inputs_for(highest_of_another, 2, 9, 1, 5, SINGLE))
+    with pytest.raises(rnnc.PlanError, match="the maximum m reads h, which is carried too"):
+        call.run("simulated", variant="scan")
 
 
 def test_a_clip_between_two_parts_is_no_map(inputs_for, emulated_blocks, poisoned, monkeypatch):

@@ -53,6 +53,12 @@ RNNC_INLINE void cp_async_16_or_zero(char* to, const void* from, int bytes) {
                "r"(bytes)
                : "memory");
 }
+// 4 bytes, or zeros, and then none is read.
+RNNC_INLINE void cp_async_4_or_zero(char* to, const char* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(there ? 4 : 0)
+               : "memory");
+}
 RNNC_INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `pending` groups of this thread are in flight.
 template <int pending>

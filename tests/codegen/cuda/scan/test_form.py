@@ -7,7 +7,7 @@ import math
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Param, State, clip_gradient, gate, maximum, repeat, sigmoid, tanh
+from rnnc import Gate, Param, State, clip_gradient, gate, repeat, sigmoid, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.cuda.scan.form import NoScanError, form_of
@@ -22,6 +22,8 @@ from ....walk_calls import (
     cells_without_r,
     clipped_between,
     gated,
+    highest_of_another,
+    over_maxima,
     scanned,
     two_sources,
 )
@@ -33,15 +35,22 @@ FUNCTIONS = {
 } | {
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "logsigmoid": lambda x: -math.log1p(math.exp(-x)),
+    "maximum": max,
+    "stop_gradient": lambda x: x,
 }
 
 
-def matrix_of(form, values):
-    """The matrix of a step, from the text of its program."""
+def entries_of(form, values):
+    """What the program of a form computes, by name, from its text."""
     names = dict(values)
     for line in form.coefficients.lines():
         exec(line, FUNCTIONS, names)
-    size = range(len(form.carried))
+    return names
+
+
+def matrix_of(form, values):
+    """The matrix of a step."""
+    names, size = entries_of(form, values), range(len(form.linear))
     return torch.tensor(
         [[float(names.get(f"a_{i}_{k}", 0)) for k in size] for i in size], dtype=torch.float64
     )
@@ -49,14 +58,17 @@ def matrix_of(form, values):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_the_matrix_is_the_difference_of_a_step(name):
-    """Two steps from other states, with the same gates: x' - y' = A (x - y)."""
+    """Two steps from other states, with the same gates and maxima: x' - y' = A (x - y)."""
     cell = rnnc.cells.get(name)
     form = form_of(cell, "forward")
     rest = {"dtype": torch.float64}
     wx = torch.randn(1, 1, 1, 1, len(cell.input_gates), **rest)
     params = {p.name: p.init + 0.1 * torch.randn(1, 1, **rest) for p in cell.params}
     bias = torch.randn(len(cell.bias_gates), 1, 1, **rest) if cell.bias_gates else None
-    first, second = ([torch.randn(1, 1, 1, **rest) for _ in cell.states] for _ in range(2))
+    names = [state.name for state in cell.states]
+    first, second = ([torch.randn(1, 1, 1, **rest) for _ in names] for _ in range(2))
+    for state in form.maxima:
+        second[names.index(state)] = first[names.index(state)]
     inputs = {i.name: torch.randn(1, 1, 1, 1, **rest) for i in cell.inputs}
     given_with = {"params": params or None, "inputs": inputs or None, "backend": "reference"}
     after = [rnnc.scan(cell, wx, None, bias, states, **given_with)[1] for states in (first, second)]
@@ -64,10 +76,29 @@ def test_the_matrix_is_the_difference_of_a_step(name):
     for i, g in enumerate(cell.bias_gates):
         given[g] += bias[i].item()
     given |= {n: p.item() for n, p in params.items()} | {c.name: c.value for c in cell.constants}
-    carried = [[s.name for s in cell.states].index(s) for s in form.carried]
+    given |= {state: first[names.index(state)].item() for state in form.maxima}
+    carried = [names.index(state) for state in form.linear]
     apart = torch.stack([(first[i] - second[i]).flatten() for i in carried])
     wanted = torch.stack([(after[0][i] - after[1][i]).flatten() for i in carried])
     assert torch.allclose(matrix_of(form, given) @ apart, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_maxima_come_first_and_coefficients_may_read_them():
+    form = form_of(over_maxima, "forward")
+    assert (form.maxima, form.linear) == (("m", "k"), ("c", "n"))
+    values = {"f": -2, "decay": 1.5, "slope": 3, "m": 3, "u_i": 0.25, "abs": abs}
+    found = entries_of(form, values)
+    assert (found["shift_0"], found["shift_1"]) == (-2, 0)
+    assert (found["a_0_0"], found["a_1_1"]) == (math.exp(-0.5) + 0.75, 0.9)
+    assert form_of(over_maxima, "backward").maxima == ()
+    found = step_functions(derive(over_maxima), "forward", [])
+    assert found.matrix is not None
+    assert "m" in found.matrix.read
+    assert found.matrix.results == ("a_0_0",)
+    assert [found.early.results[i] for i in found.shifts] == ["shift_0", "shift_1"]
+    assert "shift_0_ = -_early_0_;" in found.early.text
+    fixed = found.early.results.index("a_1_1")
+    assert found.rows == ("entry[0]*column[j][0]", f"early[{fixed}]*column[j][1]")
 
 
 def test_a_diagonal_weight_is_in_the_matrix():
@@ -122,12 +153,6 @@ def crossed(c: State, m: State, *, f: Gate = gate(recurrent=False)):
 
 
 @rnnc.cell
-def peaked(m: State, *, f: Gate = gate(recurrent=False)):
-    """A maximum."""
-    return maximum(m - 1, f)
-
-
-@rnnc.cell
 def forgetful(h: State, *, f: Gate = gate(recurrent=False)):
     """No state reads its own past."""
     return tanh(f)
@@ -163,7 +188,7 @@ def ambiguous(h: State, *, f: Gate = gate(recurrent="diagonal"), u_f: Param):
             "forward",
             "c reads the old value of m, in another part: `sigmoid(f + m)` is a function of m",
         ),
-        (peaked, "forward", "m' = maximum(m + a, b) is a maximum, which no scan plan computes yet"),
+        (highest_of_another, "forward", "the maximum m reads h, which is carried too"),
         (forgetful, "forward", "no state reads its own past"),
         (forgetful, "backward", "no state reads its own past"),
         (looping, "forward", "a loop computes the coefficients of a step"),

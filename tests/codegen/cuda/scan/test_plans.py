@@ -126,14 +126,29 @@ def test_a_kernel_that_spills_may_have_more_registers():
     assert found == [(4, 128), (2, 255)]
 
 
-def test_tiles_in_turns_that_spill_have_fewer_warps():
-    """One block has the SM already: a tile has fewer steps, and a thread more registers."""
-    plan = in_parts(0, "forward")
+def with_more_registers(plan):
+    """Blocks, warps and registers of a plan of tiles in turns, and of those that follow it."""
     found = []
     while plan is not None:
-        found.append((plan.warps, plan.tile_steps, plan.registers))
+        found.append((plan.blocks_per_multiprocessor, plan.warps, plan.registers))
         plan = plan.with_more_registers(H200)
-    assert found == [(16, 256, 128), (12, 192, 168), (8, 128, 255)]
+    return found
+
+
+def test_tiles_in_turns_that_spill_have_fewer_warps():
+    """Of one block that has the SM already; a thread then has more registers."""
+    plan = in_parts(0, "forward", Shape(4, 128, 16, dtype="float32"))
+    assert with_more_registers(plan) == [(1, 16, 128), (1, 12, 168), (1, 8, 255)]
+
+
+def test_two_blocks_take_tiles_in_turns_where_threads_have_many_steps():
+    """Those of fewer steps, and of numbers that take more registers, have an SM for themselves."""
+    for direction in DIRECTIONS:
+        plan = in_parts(0, direction, Shape(4, 128, 16))
+        assert with_more_registers(plan) == [(2, 8, 128), (1, 8, 255)]
+        assert plan.chunk >= 16
+    few = scan_kernels(PlanRequest(rnnc.cells.lru, Shape(1, 64), H200), "backward")
+    assert {(p.warps, p.chunk) for p in few if not p.sequential} == {(16, 8)}
 
 
 def compiled():

@@ -32,6 +32,12 @@ inline void cp_async_16_or_zero(char* to, const void* from, int bytes) {
   memcpy(copy.bytes, from, bytes);
   groups().back().push_back(copy);
 }
+inline void cp_async_4_or_zero(char* to, const char* from, bool there) {
+  if (reinterpret_cast<u64>(from) % 4 || reinterpret_cast<u64>(to) % 4) std::abort();
+  Copy copy{to, {}, 4};
+  if (there) memcpy(copy.bytes, from, 4);
+  groups().back().push_back(copy);
+}
 template <int bytes>
 void cp_async_if(int place, char* to, const char* from) {
   if (place >= 0) cp_async<bytes>(to, from);

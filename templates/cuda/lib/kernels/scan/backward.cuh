@@ -28,7 +28,8 @@ using GradientRows = Rows<1>;
 using StateRows = Rows<1, 1>;
 constexpr int kGradientsAt = ReadRows::kBytes;
 constexpr int kStatesAt = kGradientsAt + Cell::kStates * GradientRows::kBytes;
-constexpr int kWarpBytes = kStatesAt + states_read(Cell::kStates) * StateRows::kBytes;
+constexpr int kRestartsAt = kStatesAt + states_read(Cell::kStates) * StateRows::kBytes;
+constexpr int kWarpBytes = kRestartsAt + Restarts::kBytes;
 constexpr int kRowsAt = round_up(kSumsAt + (kAllSums ? sizeof(SharedSums) : 0), 16);
 static_assert(kRowsAt + 2 * Plan::kWarps * kWarpBytes == kPlannedShared,
               "the plan counted another size");
@@ -129,9 +130,9 @@ struct Chunk {
     restarts = 0;
     if (!kMasked) return;
     const Channel& channel = tile.channel;
-    const bool reversed = channel.time.reversed;
     const int last = tile.count - 1 - tile.first;
-    restarts = restart_bits(a, channel, reversed ? tile.first : last, !reversed, last);
+    restarts = Restarts::read(area(tile) + kRestartsAt, a, tile,
+                              static_cast<int>(channel.time.at(last)), true, last);
     if (!kResetsLate) return;
     repeat<kSteps>([&](int j) {
       const int t = tile.count - 1 - tile.first - j;
@@ -208,6 +209,7 @@ struct Chunk {
       const Element* const state = a.states[s] + begin * size + channel.offset() - place;
       StateRows::copy(to + states_at(s), state, -time.stride(size), count, lane);
     });
+    Restarts::copy(to + kRestartsAt, a, tile, static_cast<int>(time.at(count - 1)), true);
     cp_async_commit();
   }
   RNNC_MEMBER Vec<Element, 1> state_of(int j, int s) const {

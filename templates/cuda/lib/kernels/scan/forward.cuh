@@ -17,7 +17,9 @@ using namespace scan;
 
 constexpr int kSteps = Plan::kChunk;
 using InputRows = Rows<Cell::kInputGates>;
-static_assert(kStagedAt + 2 * Plan::kWarps * InputRows::kBytes == kPlannedShared,
+constexpr int kRestartsAt = InputRows::kBytes;
+constexpr int kWarpBytes = kRestartsAt + Restarts::kBytes;
+static_assert(kStagedAt + 2 * Plan::kWarps * kWarpBytes == kPlannedShared,
               "the plan counted another size");
 #ifdef RNNC_UNWEIGHTED
 constexpr int kOthers = Cell::kUnweighted;
@@ -27,7 +29,7 @@ constexpr int kOthers = 0;
 RNNC_INLINE bool is_needed(int) { return true; }
 using PackedSaved = Vec<Element, Cell::kSaved>;
 // Whether no saved value depends on states.
-constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0;
+constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0 && kLinear > 0;
 
 // The sigmoid without a second way, which would need as many registers again, and without a branch.
 struct OwnSigmoid {
@@ -92,7 +94,7 @@ struct Chunk {
     load_restarts(a, tile);
   }
   static RNNC_MEMBER char* area(const Tile& tile) {
-    return shared + kStagedAt + (tile.turn * Plan::kWarps + tile.warp) * InputRows::kBytes;
+    return shared + kStagedAt + (tile.turn * Plan::kWarps + tile.warp) * kWarpBytes;
   }
   static RNNC_MEMBER void copy(const ForwardArguments& a, const Tile& tile) {
     const Channel& channel = tile.channel;
@@ -101,6 +103,8 @@ struct Chunk {
                                    channel.row * a.wx_row + channel.unit * Cell::kInputGates;
     InputRows::copy(area(tile), of_lane - tile.lane % kChannels * Cell::kInputGates,
                     channel.time.stride(a.wx_time), left, tile.lane);
+    Restarts::copy(area(tile) + kRestartsAt, a, tile, static_cast<int>(channel.time.at(first)),
+                   false);
     cp_async_commit();
   }
   RNNC_MEMBER void load_others(const ForwardArguments& a, const Tile& tile) {
@@ -116,9 +120,9 @@ struct Chunk {
     restarts = 0;
     if (!kMasked) return;
     const Channel& channel = tile.channel;
-    const bool reversed = channel.time.reversed;
-    const int begin = reversed ? tile.count - 1 - tile.first : tile.first;
-    restarts = restart_bits(a, channel, begin, reversed, tile.count - tile.first);
+    restarts = Restarts::read(area(tile) + kRestartsAt, a, tile,
+                              static_cast<int>(channel.time.at(tile.first)), false,
+                              tile.count - tile.first);
     if (tile.first == 0) restarts &= ~1u;
     if (!kResetsLate) return;
     repeat<kSteps>([&](int j) {
@@ -181,6 +185,12 @@ struct Chunk {
     saved = pack_saved(kept);
     assign(state, next);
   }
+  RNNC_MEMBER void apply_step_matrix(int j, const States& state, Map& map) const {
+    Gates gate;
+    OwnSigmoid sigmoid;
+    gates(j, gate);
+    apply_matrix(gate, state, param, diagonal, early[j], map.column, sigmoid);
+  }
   RNNC_MEMBER u32 ready() const { return bits_of_steps<kEarly>(early); }
   // Replaces what is carried into the steps by what they leave.
   RNNC_MEMBER void follow(Carried& carried) const {
@@ -193,19 +203,38 @@ struct Chunk {
     });
     repeat<kCarried>([&](int i) { carried[i] = now[kCarriedState[i]]; });
   }
-  // What all steps make of the states that are carried. Stores what does not depend on them.
-  RNNC_MEMBER void summarize(Map& map, const ForwardArguments& a, const Tile& tile) const {
+  // What all steps make of the maxima that are carried.
+  RNNC_MEMBER void summarize(MaxMap& map) const {
+    States now = {};
+    PackedSaved ignored;
+    map.begin();
+    repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = map.bound[i]; });
+    repeat<kSteps>([&](int j) {
+      Maxima shift;
+      restart(j, now);
+      if (kMasked) map.cut(restarts_before(j));
+      apply_shifts(early[j], shift);
+      map.append_step(shift);
+      step(j, now, ignored);
+    });
+    repeat<kMaxima>([&](int i) { map.bound[i] = now[kCarriedState[i]]; });
+  }
+  // What all steps make of the other states, where the maxima among them are those that are carried.
+  // Stores what does not depend on any.
+  RNNC_MEMBER void summarize(Map& map, const Carried& carried, const ForwardArguments& a,
+                             const Tile& tile) const {
     States now = {};
     PackedSaved saved[kSteps];
     map.begin();
+    repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     repeat<kSteps>([&](int j) {
       restart(j, now);
       if (kMasked) map.cut(restarts_before(j));
-      apply_matrix(early[j], map.column);
+      apply_step_matrix(j, now, map);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       step(j, now, saved[j]);
     });
-    repeat<kCarried>([&](int i) { map.offset[i] = now[kCarriedState[i]]; });
+    repeat<kLinear>([&](int i) { map.offset[i] = now[kCarriedState[kMaxima + i]]; });
     if (kSavesEarly) store_saved(a, tile, saved);
   }
   // Computes all steps from what is carried into them, and stores the results.
@@ -305,10 +334,17 @@ RNNC_INLINE void run(const ScanArguments<ForwardArguments>& scan) {
     Carried begins = {};
     if (tile.number == 0) begin(a, tile, begins);
     chunk.prepare();
-    Map map;
     Carried carried;
-    chunk.summarize(map, a, tile);
-    tile.carry(carried, records, map, begins);
+    if constexpr (kMaxima > 0) {
+      MaxMap map;
+      chunk.summarize(map);
+      tile.carry(carried, records, map, begins);
+    }
+    if constexpr (kLinear > 0) {
+      Map map;
+      chunk.summarize(map, carried, a, tile);
+      tile.carry(carried, records, map, begins);
+    }
     chunk.run(a, tile, carried);
   });
 }

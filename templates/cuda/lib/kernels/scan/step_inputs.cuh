@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/kernels/scan/tile.cuh"
+#include "lib/kernels/walk/restarts.cuh"
 
 namespace rnnc::scan {
 
@@ -25,37 +26,53 @@ struct Resets {
   }
 };
 
-// Which of a thread's steps the row restarts before, a bit per step; of those from `limit` on, none.
-// Step j lies in memory at begin + j, or at begin - j if they descend. The bytes of the steps are
-// loaded four at a time: there are zeros on both sides of them (lib/cell/mask.cuh).
-template <typename Arguments>
-RNNC_INLINE u32 restart_bits(const Arguments& a, const Channel& channel, int begin, bool descends,
-                             int limit) {
-  constexpr int kWords = Plan::kChunk / 4;
-  static_assert(kWords * 4 == Plan::kChunk && Plan::kChunk < 32, "whole words, and a bit per step");
-  const char* const rows = restarts_of(a, channel.place, channel.time.reversed);
-  const int lowest = descends ? begin - (Plan::kChunk - 1) : begin;
-  const int first = lowest >> 2, last = static_cast<int>((a.steps + 3) / 4);
-  u32 words[kWords + 1][1];
-  repeat<kWords + 1>([&](int i) {
-    words[i][0] = 0;
-    const bool exists = first + i >= -1 && first + i <= last;
-    if (exists) ld_global_nc(words[i], reinterpret_cast<const u32*>(rows) + first + i);
-  });
-  const int skew = 8 * (lowest & 3) + static_cast<int>(channel.place) % kMaskRows;
-  u32 up = 0, down = 0;
-  repeat<kWords>([&](int i) {
-    const u32 bytes =
-        static_cast<u32>((static_cast<u64>(words[i + 1][0]) << 32 | words[i][0]) >> skew);
-    repeat<4>([&](int k) {
-      const u32 bit = bytes >> 8 * k & 1;
-      up |= bit << (4 * i + k);
-      down |= bit << (Plan::kChunk - 1 - 4 * i - k);
-    });
-  });
-  const u32 all = descends ? down : up;
-  return limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
-}
+// Which of a thread's steps the row restarts before, a bit per step. The bytes of the steps of a warp
+// of one row come with its rows; other lanes load their own.
+struct Restarts {
+  static constexpr int kWords = walk::restart_words(kWarpSteps);
+  static constexpr int kBytes =
+      kMasked && Plan::kWholeWarps ? round_up(4 * kWords, 16) : 0;  // of a warp, for copies
+  static_assert(kWords <= kLanes, "a lane copies a word");
+  static_assert(Plan::kChunk % 4 == 0, "the steps of each part begin in the same place of a word");
+
+  // Copies those of a warp's steps, of which the first lies at a place in memory.
+  template <typename Arguments>
+  static RNNC_MEMBER void copy(char* area, const Arguments& a, const Tile& tile, int place,
+                               bool back) {
+    if (!kBytes || tile.lane >= kWords) return;
+    walk::RestartBytes bytes;
+    bytes.begin(a, tile.channel, back);
+    bytes.copy(area + 4 * tile.lane, place, tile.lane);
+  }
+  // Those of a lane's steps; of steps from `limit` on, none.
+  template <typename Arguments>
+  static RNNC_MEMBER u32 read(const char* area, const Arguments& a, const Tile& tile, int place,
+                              bool back, int limit) {
+    if (!kMasked || (!kBytes && limit <= 0)) return 0;
+    walk::RestartBytes bytes;
+    bytes.begin(a, tile.channel, back);
+    u32 all = 0;
+    if constexpr (kBytes > 0) {
+      repeat<kParts>([&](int part) {
+        const u32 found =
+            bytes.bits_of_warp<Plan::kChunk>(area + part * Plan::kChunk, place, tile.lane);
+        all = tile.part() == part ? found : all;
+      });
+    } else {
+      u32 words[walk::restart_words(Plan::kChunk)];
+      repeat<walk::restart_words(Plan::kChunk)>([&](int i) {
+        u32 found[1] = {};
+        const int word = bytes.word(place, i);
+        if (bytes.exists(word)) {
+          ld_global_nc(found, reinterpret_cast<const u32*>(bytes.at(word)));
+        }
+        words[i] = found[0];
+      });
+      all = bytes.bits<Plan::kChunk>(words, place);
+    }
+    return limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
+  }
+};
 
 // Loads the inputs of the cell that no weight multiplies, of a step in memory.
 template <int n, typename Arguments>

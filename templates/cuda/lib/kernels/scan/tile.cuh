@@ -24,13 +24,60 @@ constexpr int kTileSteps = Plan::kWarps * kWarpSteps;
 
 // In shared memory: the maps of warps, that of the tile, those of groups of warps after the first
 // group; and what is carried into the steps of each warp.
-constexpr int kGroup = 4, kGroups = ceil_div(Plan::kWarps, kGroup);
 constexpr int kTileMap = Plan::kSequential ? 0 : Plan::kWarps;
 constexpr int kMaps = Plan::kSequential ? 1 : Plan::kWarps + kGroups;
+// What a kind of map has there.
+template <typename Any>
+struct SharedMaps;
+template <>
+struct SharedMaps<Map> {
+  real offset[kMaps][at_least_one(kLinear)][kLanes];
+  Factor column[kMaps][at_least_one(kLinear * kLinear)][kLanes];
+  int exponent[kMaps][at_least_one(kLinear)][kLanes];
+
+  RNNC_MEMBER void put(int to, int lane, const Map& map) {
+    repeat<kLinear>([&](int j) {
+      offset[to][j][lane] = map.offset[j];
+      exponent[to][j][lane] = map.exponent[j];
+      repeat<kLinear>([&](int i) { column[to][j * kLinear + i][lane] = map.column[j][i]; });
+    });
+  }
+  RNNC_MEMBER void get(Map& map, int from, int lane) const {
+    repeat<kLinear>([&](int j) {
+      map.offset[j] = offset[from][j][lane];
+      map.exponent[j] = exponent[from][j][lane];
+      repeat<kLinear>([&](int i) { map.column[j][i] = column[from][j * kLinear + i][lane]; });
+    });
+  }
+};
+template <>
+struct SharedMaps<MaxMap> {
+  real bound[kMaps][at_least_one(kMaxima)][kLanes];
+  Factor shift[kMaps][at_least_one(kMaxima)][kLanes];
+
+  RNNC_MEMBER void put(int to, int lane, const MaxMap& map) {
+    repeat<kMaxima>([&](int i) {
+      bound[to][i][lane] = map.bound[i];
+      shift[to][i][lane] = map.shift[i];
+    });
+  }
+  RNNC_MEMBER void get(MaxMap& map, int from, int lane) const {
+    repeat<kMaxima>([&](int i) {
+      map.bound[i] = bound[from][i][lane];
+      map.shift[i] = shift[from][i][lane];
+    });
+  }
+};
+// Those of maxima make room for the others.
+constexpr int kMaximaBytes = kMaxima ? static_cast<int>(sizeof(SharedMaps<MaxMap>)) : 0;
+constexpr int kLinearBytes = kLinear ? static_cast<int>(sizeof(SharedMaps<Map>)) : 0;
+constexpr int kMapBytes = kMaximaBytes > kLinearBytes ? kMaximaBytes : kLinearBytes;
+// So do maps of tiles before.
+constexpr int kMaximaAhead = kMaxima ? kMapsAhead<MaxMap> * kMapBytesAhead<MaxMap> : 0;
+constexpr int kLinearAhead = kLinear ? kMapsAhead<Map> * kMapBytesAhead<Map> : 0;
+constexpr int kAhead = kMaximaAhead > kLinearAhead ? kMaximaAhead : kLinearAhead;
 struct Shared {
-  real offset[kMaps][kCarried][kLanes];
-  Factor column[kMaps][kCarried * kCarried][kLanes];
-  int exponent[kMaps][kCarried][kLanes];
+  alignas(8) char maps[kMapBytes + kAhead];
   real carried[Plan::kWarps][kCarried][kLanes];
 };
 // All lanes of the warp have come here, and what they have copied is there.
@@ -50,6 +97,14 @@ RNNC_INLINE void meet() {
 // The first warp of each group has come here.
 RNNC_INLINE void meet_groups() {
   asm volatile("bar.sync %0, %1;" ::"r"(3), "n"(kGroups * kLanes) : "memory");
+}
+// The warps that load maps ahead have come here, and go on; and the last one, which waits for them.
+constexpr int kAheadThreads = (kHelpers + 1) * kLanes;
+RNNC_INLINE void give_ahead() {
+  asm volatile("bar.arrive %0, %1;" ::"r"(4), "n"(kAheadThreads) : "memory");
+}
+RNNC_INLINE void wait_for_ahead() {
+  if (kHelpers > 0) asm volatile("bar.sync %0, %1;" ::"r"(4), "n"(kAheadThreads) : "memory");
 }
 // Two warps have come here: the first and the last one, or a warp and the one before it, which does
 // not wait.
@@ -123,12 +178,12 @@ struct Tile {
     first = warp_first() + part() * Plan::kChunk;
     exists = group * kChannels + lane % kChannels < a.batch * channel.plane;
     longest = count = channel.count;
-    if (kMasked) longest = __reduce_max_sync(~0u, count);
+    if (kMasked && !Plan::kWholeWarps) longest = __reduce_max_sync(~0u, count);
     find_whole();
   }
   RNNC_MEMBER void find_whole() {
     whole = first + Plan::kChunk <= count;
-    if (kMasked || kParts > 1) whole = !any_lane(!whole);
+    if ((kMasked && !Plan::kWholeWarps) || kParts > 1) whole = !any_lane(!whole);
   }
   // Goes on to the next tile of the same channels.
   RNNC_MEMBER void advance() {
@@ -201,69 +256,77 @@ struct Tile {
   }
 
   // Tells other warps of a map. The barrier comes after it.
-  RNNC_MEMBER void share(const Map& map, int warp) const {
-    Shared& to = in_shared();
-    repeat<kCarried>([&](int j) {
-      to.offset[warp][j][lane] = map.offset[j];
-      to.exponent[warp][j][lane] = map.exponent[j];
-      repeat<kCarried>(
-          [&](int i) { to.column[warp][j * kCarried + i][lane] = map.column[j][i]; });
-    });
+  template <typename Any>
+  RNNC_MEMBER void share(const Any& map, int warp) const {
+    reinterpret_cast<SharedMaps<Any>*>(in_shared().maps)->put(warp, lane, map);
   }
-  RNNC_MEMBER Map shared_map(int of) const {
-    const Shared& from = in_shared();
-    Map map;
-    repeat<kCarried>([&](int j) {
-      map.offset[j] = from.offset[of][j][lane];
-      map.exponent[j] = from.exponent[of][j][lane];
-      repeat<kCarried>(
-          [&](int i) { map.column[j][i] = from.column[of][j * kCarried + i][lane]; });
-    });
+  static RNNC_MEMBER Word* ahead() {
+    return reinterpret_cast<Word*>(in_shared().maps + kMapBytes);
+  }
+  template <typename Any>
+  RNNC_MEMBER Any shared_map(int of) const {
+    Any map;
+    reinterpret_cast<const SharedMaps<Any>*>(in_shared().maps)->get(map, of, lane);
     return map;
   }
-  // Gives what is carried into the warp's steps, whose map is `own`; `begins` is what is carried into
-  // the first tile. The last warp computes it for all of them, while the first one joins their maps.
-  RNNC_MEMBER void carry(Carried& values, const Records& records, const Map& own,
+  // Gives what is carried into the warp's steps, of the values of a kind of map; the warp's is `own`,
+  // and `begins` has what is carried into the first tile. The last warp computes it for all of them,
+  // while the first one joins their maps.
+  template <typename Any>
+  RNNC_MEMBER void carry(Carried& carried, const Records& records, const Any& own,
                          const Carried& begins) const {
     share(own, warp);
     meet();
     const bool publishes = number + 1 < tiles;
     // A warp joins the maps of its group while others do, and the first one joins these.
-    Map all;
+    Any all;
     if (publishes && warp % kGroup == 0) {
-      all = shared_map(warp);
+      all = shared_map<Any>(warp);
       const int end = minimum(warp + kGroup, Plan::kWarps);
 #pragma unroll 1
-      for (int i = warp + 1; i < end; ++i) all.append(shared_map(i));
+      for (int i = warp + 1; i < end; ++i) all.append(shared_map<Any>(i));
       if (warp > 0) share(all, kTileMap + warp / kGroup);
       if (kGroups > 1) meet_groups();
     }
+    if (number > 0 && warp % kGroup > 0 && warp < Plan::kWarps - 1) {
+      const int own = warp - 1 - warp / kGroup;
+#pragma unroll 1
+      for (int i = own; i < kMapsAhead<Any>; i += kHelpers) {
+        // The first tile has no map.
+        if (number - 1 - i > 0) records.put_ahead<Any>(ahead(), i, number, lane);
+      }
+      give_ahead();
+    }
     if (warp == 0 && publishes) {
 #pragma unroll 1
-      for (int i = 1; i < kGroups; ++i) all.append(shared_map(kTileMap + i));
+      for (int i = 1; i < kGroups; ++i) all.append(shared_map<Any>(kTileMap + i));
       all.round();  // so that all who apply it get the same bits
       if (number > 0) records.publish_map(number, all);
       share(all, kTileMap);
       meet_ends();
     }
     if (warp == Plan::kWarps - 1) {
-      assign(values, begins);
-      if (number > 0) records.carried_into(number, lane, values);
+      real values[at_least_one(Any::kCount)];
+      repeat<Any::kCount>([&](int k) { values[k] = begins[Any::kFirst + k]; });
+      if (number > 0) records.carried_into<Any>(number, lane, values, ahead(), wait_for_ahead);
       if (publishes) {
         meet_ends();
-        Carried out;
+        real out[at_least_one(Any::kCount)];
         assign(out, values);
-        shared_map(kTileMap).apply(out);
-        records.publish_values(number, out);
+        shared_map<Any>(kTileMap).apply(out);
+        records.publish_values<Any>(number, out);
       }
-#pragma unroll 1
+#pragma unroll 4
       for (int i = 0; i < Plan::kWarps; ++i) {
-        repeat<kCarried>([&](int k) { in_shared().carried[i][k][lane] = values[k]; });
-        shared_map(i).apply(values);
+        repeat<Any::kCount>(
+            [&](int k) { in_shared().carried[i][Any::kFirst + k][lane] = values[k]; });
+        shared_map<Any>(i).apply(values);
       }
     }
     meet();
-    repeat<kCarried>([&](int k) { values[k] = in_shared().carried[warp][k][lane]; });
+    repeat<Any::kCount>([&](int k) {
+      carried[Any::kFirst + k] = in_shared().carried[warp][Any::kFirst + k][lane];
+    });
   }
 };
 

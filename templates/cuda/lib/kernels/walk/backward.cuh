@@ -14,7 +14,7 @@ using Channel = walk::Channel<kUnits>;
 using SavedValues = walk::Elements<Plan::kWholeWarps, walk::kRead * kUnits, Plan::kChunk>;
 using StateValues = walk::Elements<Plan::kWholeWarps, kUnits, Plan::kChunk>;
 using Others = walk::StepInputs<kUnits, Plan::kChunk>;
-using Restarts = walk::StepRestarts<Plan::kChunk>;
+using Restarts = walk::ChunkRestarts<Plan::kWholeWarps, Plan::kChunk>;
 using Resets = walk::StepResets<kUnits, Plan::kChunk, Plan::kWholeWarps>;
 // Where a step's parts lie in its slot, in bytes per thread: read values, the gradients of all
 // states after the step, the states before it that are read, then as in the forward.
@@ -22,10 +22,10 @@ constexpr int kGradientsAt = SavedValues::kBytes;
 constexpr int kBeforeAt = kGradientsAt + Cell::kStates * StateValues::kBytes;
 constexpr int kReadBytes = states_read(Cell::kStates) * StateValues::kBytes;
 constexpr int kOthersAt = kBeforeAt + kReadBytes;
-constexpr int kRestartsAt = kOthersAt + Others::kBytes;
-constexpr int kResetsAt = kRestartsAt + Restarts::kBytes;
+constexpr int kResetsAt = kOthersAt + Others::kBytes;
 constexpr int kSlotBytes = walk::kThreads * (kResetsAt + (kResetsAhead ? kReadBytes : 0));
-constexpr int kChunkBytes = Plan::kChunk * kSlotBytes;
+constexpr int kRestartsAt = Plan::kChunk * kSlotBytes;  // behind the slots of a chunk
+constexpr int kChunkBytes = kRestartsAt + Restarts::kBytes;
 static_assert(Plan::kNumStages * kChunkBytes == Plan::kPlannedShared,
               "the plan counted another size");
 static_assert(kResetsAhead || !kResetsLate, "reset values that differ have room in shared memory");
@@ -62,7 +62,7 @@ struct Steps {
       before[s].begin_first(walk::first_states(a, channel, s, restarts_first));
     });
     others.begin(a, channel, last, -1);
-    restarts.begin(a, channel, last, -1);
+    restarts.begin(a, channel, last, true);
     resets.begin(a, channel, last, -1, is_read);
   }
 
@@ -73,6 +73,7 @@ struct Steps {
     } else {
       copy_parts(chunk, t + 1, t);
     }
+    restarts.copy(chunk + kRestartsAt);
     cp_async_commit();
   }
   // Of the first `count` steps; step `one`, if there is such a step, is the first of all.
@@ -83,7 +84,6 @@ struct Steps {
       if (kReads[s]) before[s].copy(part(chunk, before_at(s)), kSlotBytes, count, one);
     });
     others.copy(part(chunk, kOthersAt), kSlotBytes, count);
-    restarts.copy(part(chunk, kRestartsAt), kSlotBytes, count, one);
     resets.copy(part(chunk, kResetsAt), kSlotBytes, count, one, is_read);
   }
 };
@@ -93,7 +93,6 @@ struct StepValues {
   ReadValues others[kUnits];  // the inputs of the cell are behind places for saved values
   real read_values[kUnits][at_least_one(walk::kRead)];
   States before[kUnits], gradient[kUnits], reset[kUnits];  // a gradient at this step alone
-  bool restarts;
 
   RNNC_MEMBER void read(const char* slot, Steps& steps) {
     real found[at_least_one(walk::kRead * kUnits)];
@@ -113,7 +112,6 @@ struct StepValues {
       steps.before[s].read(values, part(slot, before_at(s)));
       repeat<kUnits>([&](int i) { before[i][s] = values[i]; });
     });
-    restarts = steps.restarts.read(part(slot, kRestartsAt));
     if (kMasked) steps.resets.read(reset, part(slot, kResetsAt), is_read);
   }
 };
@@ -162,23 +160,25 @@ struct Walk {
     });
   }
 
-  // Takes n steps, whose slots begin at `slots`.
+  // Takes n steps from t down, all of a chunk or that of number `first`.
   template <int n>
-  RNNC_MEMBER void take(const char* slots) {
+  RNNC_MEMBER void take(const char* chunk, int first, int t) {
+    const char* const slots = chunk + first * kSlotBytes;
+    const u32 restarts = steps.restarts.read<n>(chunk + kRestartsAt, first, t);
     StepValues given[n];
     repeat<n>([&](int j) { given[j].read(slots + j * kSlotBytes, steps); });
     Gates d_gate[n][kUnits];
     repeat<n>([&](int j) {
-      repeat<kUnits>([&](int i) { step(i, given[j], d_gate[j][i]); });
+      repeat<kUnits>([&](int i) { step(i, given[j], restarts >> j & 1, d_gate[j][i]); });
     });
     repeat<n>([&](int j) { store(d_gate[j]); });
   }
   // Takes a step of a unit.
-  RNNC_MEMBER void step(int i, const StepValues& given, Gates& d_gate) {
+  RNNC_MEMBER void step(int i, const StepValues& given, bool restarts, Gates& d_gate) {
     States before;
     Params d_param;
     repeat<Cell::kStates>([&](int s) {
-      const bool replaced = kMasked && kReads[s] && given.restarts;
+      const bool replaced = kMasked && kReads[s] && restarts;
       before[s] = replaced ? given.reset[i][s] : given.before[i][s];
       d_state[i][s] += given.gradient[i][s];
     });
@@ -189,7 +189,7 @@ struct Walk {
                              d_param);
     add_diagonal_gradient(d_state[i], diagonal[i], d_gate);
     add_to_sums(sums[i].part, d_gate, d_param, before);
-    if (kMasked) end_gradient(i, given.restarts);
+    if (kMasked) end_gradient(i, restarts);
     repeat<Cell::kStates>([&](int s) { after[i][s] = given.before[i][s]; });
   }
   // The gradient of the states before a step is that of reset values if the row restarts there.
@@ -241,7 +241,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     char* const chunk = shared + stage * kChunkBytes;
     cp_async_wait<Plan::kNumStages - 1>();
     walk::meet<Plan::kWholeWarps>();
-    thread.take<Plan::kChunk>(chunk);
+    thread.take<Plan::kChunk>(chunk, 0, t);
     walk::meet<Plan::kWholeWarps>();
     thread.steps.copy(chunk, copied);
     stage = stage + 1 < Plan::kNumStages ? stage + 1 : 0;
@@ -252,9 +252,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   }
   cp_async_wait<0>();
   walk::meet<Plan::kWholeWarps>();
-  const char* slot = shared + stage * kChunkBytes;
+  const char* const chunk = shared + stage * kChunkBytes;
 #pragma unroll 1
-  for (; t >= 0; --t, slot += kSlotBytes) thread.take<1>(slot);
+  for (int j = 0; t >= 0; --t, ++j) thread.take<1>(chunk, j, t);
 
   repeat<kUnits>([&](int i) {
     if (kMasked) thread.end_gradient(i, restarts_first);

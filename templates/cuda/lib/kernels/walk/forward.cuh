@@ -18,15 +18,15 @@ constexpr int kUnits = Plan::kUnits;
 using Channel = walk::Channel<kUnits>;
 using Inputs = walk::Elements<Plan::kWholeWarps, Cell::kInputGates * kUnits, Plan::kChunk>;
 using Others = walk::StepInputs<kUnits, Plan::kChunk>;
-using Restarts = walk::StepRestarts<Plan::kChunk>;
+using Restarts = walk::ChunkRestarts<Plan::kWholeWarps, Plan::kChunk>;
 using Resets = walk::StepResets<kUnits, Plan::kChunk, Plan::kWholeWarps>;
 // Where a step's parts lie in its slot, in bytes per thread.
 constexpr int kOthersAt = Inputs::kBytes;
-constexpr int kRestartsAt = kOthersAt + Others::kBytes;
-constexpr int kResetsAt = kRestartsAt + Restarts::kBytes;
+constexpr int kResetsAt = kOthersAt + Others::kBytes;
 constexpr int kResetBytes = kResetsAhead ? Cell::kStates * Resets::Values::kBytes : 0;
 constexpr int kSlotBytes = walk::kThreads * (kResetsAt + kResetBytes);
-constexpr int kChunkBytes = Plan::kChunk * kSlotBytes;
+constexpr int kRestartsAt = Plan::kChunk * kSlotBytes;  // behind the slots of a chunk
+constexpr int kChunkBytes = kRestartsAt + Restarts::kBytes;
 static_assert(Plan::kNumStages * kChunkBytes == Plan::kPlannedShared,
               "the plan counted another size");
 static_assert(kResetsAhead || !kResetsLate, "reset values that differ have room in shared memory");
@@ -43,7 +43,7 @@ struct Steps {
     const Element* const first = a.wx + time.at(0) * a.wx_time + channel.row * a.wx_row;
     input.begin(first + channel.unit * Cell::kInputGates, time.stride(a.wx_time));
     others.begin(a, channel, 0, 1);
-    restarts.begin(a, channel, 0, 1);
+    restarts.begin(a, channel, 0, false);
     resets.begin(a, channel, 0, 1, is_needed);
   }
   static RNNC_MEMBER bool is_needed(int) { return true; }
@@ -59,13 +59,13 @@ struct Steps {
     } else {
       copy_parts(chunk, count - t, -t);
     }
+    restarts.copy(chunk + kRestartsAt);
     cp_async_commit();
   }
   // Of the first `count` steps; step `one`, if there is such a step, is the first of all.
   RNNC_MEMBER void copy_parts(char* chunk, int count, int one) {
     input.copy(chunk, kSlotBytes, count);
     others.copy(part(chunk, kOthersAt), kSlotBytes, count);
-    restarts.copy(part(chunk, kRestartsAt), kSlotBytes, count, one);
     resets.copy(part(chunk, kResetsAt), kSlotBytes, count, one, is_needed);
   }
 };
@@ -100,13 +100,14 @@ struct Walk {
     });
   }
 
-  // Takes n steps, whose slots begin at `slots`.
+  // Takes n steps from t on, all of a chunk or that of number `first`.
   template <int n>
-  RNNC_MEMBER void take(const char* slots) {
+  RNNC_MEMBER void take(const char* chunk, int first, int t) {
+    const char* const slots = chunk + first * kSlotBytes;
+    const u32 restarts = steps.restarts.read<n>(chunk + kRestartsAt, first, -t);
     Gates given[n][kUnits];
-    bool restarts[n];
     States reset[n][kUnits];
-    repeat<n>([&](int j) { read(slots + j * kSlotBytes, given[j], restarts[j], reset[j]); });
+    repeat<n>([&](int j) { read(slots + j * kSlotBytes, given[j], reset[j]); });
     States now[kUnits], results[n][kUnits];
     Saved kept[n][kUnits];
     with_sigmoid<false>([&](auto& sigmoid) {
@@ -114,8 +115,9 @@ struct Walk {
       repeat<n>([&](int j) {
         repeat<kUnits>([&](int i) {
           if (kMasked) {
+            const bool begins = restarts >> j & 1;
             repeat<Cell::kStates>(
-                [&](int s) { now[i][s] = restarts[j] ? reset[j][i][s] : now[i][s]; });
+                [&](int s) { now[i][s] = begins ? reset[j][i][s] : now[i][s]; });
           }
           Gates gate;
           assign(gate, given[j][i]);
@@ -130,11 +132,9 @@ struct Walk {
   }
 
   // Reads the gates from bias and input of a step, and what the row may restart from before it.
-  RNNC_MEMBER void read(const char* slot, Gates (&gate)[kUnits], bool& restarts,
-                        States (&reset)[kUnits]) {
+  RNNC_MEMBER void read(const char* slot, Gates (&gate)[kUnits], States (&reset)[kUnits]) {
     real input[at_least_one(Cell::kInputGates * kUnits)];
     steps.input.read(input, slot);
-    restarts = steps.restarts.read(Steps::part(slot, kRestartsAt));
     if (kMasked) steps.resets.read(reset, Steps::part(slot, kResetsAt), Steps::is_needed);
     repeat<kUnits>([&](int i) {
       repeat<Cell::kGates>([&](int g) {
@@ -184,16 +184,16 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     char* const chunk = shared + stage * kChunkBytes;
     cp_async_wait<Plan::kNumStages - 1>();
     walk::meet<Plan::kWholeWarps>();
-    thread.take<Plan::kChunk>(chunk);
+    thread.take<Plan::kChunk>(chunk, 0, t);
     walk::meet<Plan::kWholeWarps>();
     thread.steps.copy(chunk, copied, channel.count);
     stage = stage + 1 < Plan::kNumStages ? stage + 1 : 0;
   }
   cp_async_wait<0>();
   walk::meet<Plan::kWholeWarps>();
-  const char* slot = shared + stage * kChunkBytes;
+  const char* const chunk = shared + stage * kChunkBytes;
 #pragma unroll 1
-  for (; t < channel.count; ++t, slot += kSlotBytes) thread.take<1>(slot);
+  for (int j = 0; t < channel.count; ++t, ++j) thread.take<1>(chunk, j, t);
 
   repeat<Cell::kStates>([&](int s) {
     repeat<kUnits>([&](int i) {

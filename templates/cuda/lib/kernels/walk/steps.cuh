@@ -1,7 +1,8 @@
 // What the steps of both directions read besides inputs and states: the inputs of the cell that no
-// weight multiplies, which steps a row restarts before, and what it restarts from.
+// weight multiplies, and what a row restarts from.
 #pragma once
 
+#include "lib/kernels/walk/restarts.cuh"
 #include "lib/kernels/walk/warp_elements.cuh"
 
 namespace rnnc::walk {
@@ -63,47 +64,6 @@ struct StepInputs {
 };
 
 #endif
-
-// Whether the row restarts before a step. The first of all steps is left out: what it begins from
-// is known before the walk (`first_states`).
-template <int chunk>
-struct StepRestarts {
-  static constexpr int kBytes = kMasked ? 4 : 0;  // a word, which has the byte of the step
-  u64 from;   // of the byte of the next step that is copied
-  int place;  // of the next step that is read
-  int by;     // to the place of the step after it
-  u32 bit;    // of the row in a byte
-
-  template <typename Arguments, int units>
-  RNNC_MEMBER void begin(const Arguments& a, const Channel<units>& channel, int64 t, int towards) {
-    if (!kMasked) return;
-    by = static_cast<int>(towards * channel.time.stride(1));
-    place = static_cast<int>(channel.time.at(t));
-    bit = restart_bit(channel.place);
-    from = reinterpret_cast<u64>(restarts_of(a, channel.place, channel.time.reversed) + place);
-  }
-  static RNNC_MEMBER int own() { return threadIdx.x * kBytes; }
-  // Of the first `count` steps of a chunk; step `one`, if it is not negative, is the first of all.
-  RNNC_MEMBER void copy(char* area, int pitch, int count, int one) {
-    if (!kMasked) return;
-    repeat<chunk>([&](int j) {
-      if (j >= count) return;
-      char* const to = area + j * pitch + own();
-      if (j == one) {
-        *reinterpret_cast<u32*>(to) = 0;
-      } else {
-        cp_async<4>(to, reinterpret_cast<const char*>(from & ~u64{3}));
-      }
-      from += by;
-    });
-  }
-  RNNC_MEMBER bool read(const char* slot) {
-    if (!kMasked) return false;
-    const u32 byte = static_cast<unsigned char>(slot[own() + (place & 3)]);
-    place += by;
-    return byte & bit;
-  }
-};
 
 // What the row restarts from: values that are the same for all steps, or are copied with each step.
 // Of each state for which `needed[s]` is true.
