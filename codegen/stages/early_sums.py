@@ -14,9 +14,10 @@ from ...cellspec.expression.graph import rewritten
 from ...cellspec.expression.node import Node, call, number, ordered, symbol
 from .cotangents import returned
 from .exchange import Product, Statistic
-from .rounds import symbol_names
+from .rounds import in_rounds, symbol_names
 
-#: Of so many other sums at most: each adds a factor, which is exchanged too.
+#: Factors are exchanged too. With the eight of layer_norm_lstm its kernels spilled, or had room for
+#: smaller heads.
 _MOST_FACTORS = 4
 _ONE = number(1)
 
@@ -52,23 +53,38 @@ class EarlySums:
 def with_early_sums(
     exchanges: Iterable[Product | Statistic], gradients: Mapping[str, Node]
 ) -> EarlySums:
-    """Replace sums that wait for other sums, where their own parts are known earlier.
+    """Replace sums that wait for other sums, where that leaves fewer exchanges.
 
     Args:
         exchanges: of a backward, each after those that it reads.
         gradients: by the name of a gate, state, parameter or number of a head.
     """
-    found = EarlySums(dict(gradients))
+    plain = EarlySums(dict(gradients), list(exchanges))
+    found, factors = _replaced(plain)
+    fewer = _rounds(found) < _rounds(plain)
+    return found if fewer and factors <= _MOST_FACTORS else plain
+
+
+def _rounds(of: EarlySums) -> int:
+    sources = {name: each for each in of.exchanges for name in each.gives_back}
+    return len(in_rounds(of.exchanges, of.reads, sources))
+
+
+def _replaced(plain: EarlySums) -> tuple[EarlySums, int]:
+    """The same with sums whose own parts are known earlier, and the number of factors in them."""
+    found = EarlySums(dict(plain.gradients))
+    factors = 0
     rounds: dict[str, int] = {}  # of what an exchange gives back
     sums: dict[str, Node] = {}  # by what a replaced sum was, what it is now
     read_by: dict[str, str] = {}  # by a sum, the number of a head whose gradients it adds
-    for each in exchanges:
+    for each in plain.exchanges:
         own = _name_read(each)
-        value = gradients[own]
-        waits_for = [name for name in read_by if name in symbol_names([value])]
+        value = plain.gradients[own]
+        read = symbol_names([value])
+        waits_for = [name for name in read_by if name in read]
         last = _round_after([value], rounds)
         form = None
-        if isinstance(each, Statistic) and 0 < len(waits_for) <= _MOST_FACTORS:
+        if isinstance(each, Statistic) and waits_for:
             form = _linear_form(value, waits_for)
         if form is None or _first_round(form, waits_for, rounds) >= last:
             found.exchanges.append(each)
@@ -78,6 +94,7 @@ def with_early_sums(
             (name,) = each.names
             sums[name] = _replace(found, each, own, form, [read_by[n] for n in waits_for])
             rounds[name] = _first_round(form, waits_for, rounds)
+            factors += len(form.factors)
         if isinstance(each, Statistic):
             read_by |= dict.fromkeys(each.names, own)
     # A replaced sum may stand in another one's replacement, which comes after it.
@@ -86,7 +103,7 @@ def with_early_sums(
         known[symbol(name)] = rewritten([value], known)[0]
     values = rewritten(found.gradients.values(), known)
     found.gradients = dict(zip(found.gradients, values, strict=True))
-    return found
+    return found, factors
 
 
 def _name_read(exchanged: Product | Statistic) -> str:

@@ -27,7 +27,7 @@ def tables_of(name, direction):
     ("name", "forward", "backward"),
     [
         ("gru_reset_first", (2, 2), (2, 2)),
-        ("joint_norm_lstm", (3, 1), (3, 1)),
+        ("joint_norm_lstm", (3, 1), (2, 1)),
         ("mgu3", (1, 1), (1, 1)),  # its gate multiplies what depends on no other unit
         ("block_gru", (3, 2), (3, 2)),
         ("rhn", (3, 3), (3, 3)),
