@@ -12,7 +12,7 @@ from ..gradient_only import known_values
 from ..origins import of_terms, rewritten_origins
 from ..program import Program
 from .cotangents import cotangents_of_arguments, returned_exchanges
-from .early_sums import with_early_sums
+from .early_sums import backward_sums
 from .exchange import Exchanged, Product, Statistic
 from .lower import Lowered, lowered
 from .programs import Stages
@@ -47,7 +47,9 @@ class _Directed:
     values: tuple[str, ...]
 
 
-def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
+def derive_stages(
+    cell: CellSpec, activations_of: Activations, *, early_sums: bool = False
+) -> Derived:
     """Derive the programs of a cell.
 
     One reverse mode gives the gradients of all stages: its results are the new states and the
@@ -56,6 +58,8 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
     Args:
         cell: the cell; one without stages has one program per direction.
         activations_of: gives the functions of gates that are saved in place of the gates.
+        early_sums: whether the backward's sums that wait for others are replaced by more sums that
+            do not, where that saves an exchange.
     """
     # Not at the top: sympy takes half a second to import.
     from ..reverse_mode import reverse_mode
@@ -90,7 +94,7 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
         origins=rewritten_origins(rewritten_origins(back.origins, cotangents), kept),
     )
     final = dict(zip(asked, rewritten(gradients, kept), strict=True))
-    backward = _backward(cell, low, final, wishes)
+    backward = _backward(cell, low, final, wishes, early_sums)
     needed = {symbol.name for program in backward.programs for symbol in program.inputs}
     marks = {name: value for name, value in low.marks.items() if name in needed}
     forward = _forward(cell, low, updates, kept, marks)
@@ -161,9 +165,10 @@ def _backward(
     low: Lowered,
     gradients: Mapping[str, Node],
     wishes: Wishes,
+    early_sums: bool,
 ) -> _Directed:
     """The stages that compute the gradients, each as early as the exchanges allow."""
-    early = with_early_sums(returned_exchanges(low), gradients)
+    early = backward_sums(returned_exchanges(low), gradients, early=early_sums)
     sources = {name: each for each in early.exchanges for name in each.gives_back}
     rounds = in_rounds(early.exchanges, early.reads, sources)
     after = {n: i for i, each in enumerate(rounds, 1) for e in each for n in e.gives_back}

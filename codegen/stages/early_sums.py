@@ -50,16 +50,20 @@ class EarlySums:
         return [self.gradients[name] for name in names]
 
 
-def with_early_sums(
-    exchanges: Iterable[Product | Statistic], gradients: Mapping[str, Node]
+def backward_sums(
+    exchanges: Iterable[Product | Statistic], gradients: Mapping[str, Node], *, early: bool
 ) -> EarlySums:
-    """Replace sums that wait for other sums, where that leaves fewer exchanges.
+    """The exchanges of a backward, and what they read.
 
     Args:
         exchanges: of a backward, each after those that it reads.
         gradients: by the name of a gate, state, parameter or number of a head.
+        early: whether sums that wait for other sums are replaced, where that leaves fewer
+            exchanges.
     """
     plain = EarlySums(dict(gradients), list(exchanges))
+    if not early:
+        return plain
     found, factors = _replaced(plain)
     fewer = _rounds(found) < _rounds(plain)
     return found if fewer and factors <= _MOST_FACTORS else plain
