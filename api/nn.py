@@ -5,7 +5,6 @@ Each class is a subclass of torch's class of that name, with its arguments, para
 subclasses of torch's.
 """
 
-from .runtime.nn.cells import GRUCell, LSTMCell, RNNCell
 from .runtime.nn.conversion.plain import (
     PlainGRU,
     PlainGRUCell,
@@ -14,7 +13,7 @@ from .runtime.nn.conversion.plain import (
     PlainRNN,
     PlainRNNCell,
 )
-from .runtime.nn.modules import GRU, LSTM, RNN
+from .runtime.nn.modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "GRU",

@@ -182,7 +182,7 @@ def _called(program: Program, dtype: Dtype) -> dict[str, int]:
 
 
 def _divides(program: Program) -> bool:
-    """Whether a program divides by something that is no number."""
+    """Return True if a program divides by something that is no number."""
     values = (statement.value for statement in assignments(program.statements))
     return any(
         n.op == "/" and n.args[1].op != "number" for value in values for n in ordered([value])

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ..cellspec.cell import CellSpec
 from .cuda.kernel_plan import KernelPlan
-from .shape import DIRECTIONS, Dtype, Reverse, Save
+from .shape import DIRECTIONS, Direction, Dtype, Reverse, Save
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class Plan:
                     f"plans that do not go together: {name} {forward.get(name)}"
                     f" and {backward.get(name)}"
                 )
+
+    def kernel(self, direction: Direction) -> KernelPlan:
+        """Return the plan of the kernel of a direction."""
+        return self.forward if direction == "forward" else self.backward
 
     def in_time(self, reverse: Reverse, masked: bool = False) -> Plan:
         """The same plan for a direction of time.

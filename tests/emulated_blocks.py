@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from rnnc.codegen.cuda.source import kernel_source
 from rnnc.runtime.cuda import resident
+from rnnc.runtime.cuda.wavefront import run
 
 _ROOM = Path(__file__).with_name("emulated_blocks")
 _STEP = Path(__file__).with_name("emulated")
@@ -78,6 +79,9 @@ extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned z, u
                     unsigned cluster) {{
   emulation::launch({name}, arguments, Dim{{x, y, z}}, threads, cluster);
 }}
+extern "C" void tell(void (*handover)(const unsigned*, unsigned)) {{
+  emulation::handover = handover;
+}}
 """
     library = root / "kernel.so"
     if not library.exists():
@@ -110,13 +114,17 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
             libraries[key] = _library(kernel_source(cell, plan), folder)
         plans.append(plan)
 
-        def launch(blocks: tuple[int, int, int], arguments: ctypes.Structure) -> None:
+        def launch(
+            blocks: tuple[int, int, int], arguments: ctypes.Structure, lane: int | None = None
+        ) -> None:
             cluster = getattr(plan, "cluster", 1)
             libraries[key].run(ctypes.byref(arguments), *blocks, plan.threads, cluster)
 
         launch.resident = RESIDENT  # type: ignore[attr-defined]
+        launch.library = libraries[key]  # type: ignore[attr-defined]
         return launch
 
-    patch.setattr(resident, "load_kernel", load)
+    for room in (resident, run):
+        patch.setattr(room, "load_kernel", load)
     patch.setattr(resident, "put_in_order", lambda tensor: tensor.contiguous())
     yield plans

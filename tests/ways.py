@@ -5,7 +5,7 @@ from __future__ import annotations
 import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.program.program import Program
+from rnnc.runtime.program.seen import Program
 from rnnc.runtime.run import reference
 from rnnc.runtime.run.projected import direction
 

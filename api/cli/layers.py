@@ -11,8 +11,8 @@ from ..codegen.cuda.wavefront.items import check_order, items_of
 from ..codegen.shape import DIRECTIONS, Direction, Shape
 from ..define import Cell
 from ..runtime.call.layer_call import Choice, LayerCall, layer_call_of
-from ..runtime.cuda.directions.joins import joins
-from ..runtime.cuda.driver.described import describe
+from ..runtime.cuda.choose import joins
+from ..runtime.cuda.driver.device import describe
 from ..runtime.cuda.products.multiplier import rounds
 from ..runtime.cuda.wavefront.run import Chunks
 from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, schedule_of

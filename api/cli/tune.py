@@ -93,7 +93,7 @@ def _starred(tuning: Tuning) -> list[Trial]:
     """The trial of each direction whose kernel is taken: that of the winner, or the fastest."""
     winner, found = tuning.winner, []
     for number, direction in enumerate(DIRECTIONS):
-        own = [t for t in tuning.trials if getattr(t.plan, direction) == getattr(winner, direction)]
+        own = [t for t in tuning.trials if t.plan.kernel(direction) == winner.kernel(direction)]
         whole = [t for t in own if t.plan == winner]
         found.append(
             min(whole or own, key=lambda t: t.microseconds[number] if t.microseconds else math.inf)

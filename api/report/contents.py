@@ -161,7 +161,7 @@ class Report:
             "fingerprint": self.cell.fingerprint,
             "shape": vars(self.shape),
             "gpu": vars(self.limits),
-            "plan": plan and {d: str(getattr(plan, d)) for d in DIRECTIONS},
+            "plan": plan and {d: str(plan.kernel(d)) for d in DIRECTIONS},
             "refused": self.choice.error and self.choice.error.found,
             "candidates": {
                 d: [c._asdict() for c in cs] for d, cs in self.choice.candidates.items()

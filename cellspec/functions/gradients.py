@@ -17,7 +17,7 @@ clip_gradient = row(
     "clip_gradient(x, bound)",
     "x, whose gradient is held between -bound and bound",
     cpp="x",
-    torch="ClipGradient.apply(x, bound)",
+    torch="WithGradient.apply(x.detach(), x, bound)",
     pullback=lambda d, y, x, bound: (clip.of(d, -bound, bound), None),
     linear=False,
     identity=True,

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .forms import OWN, Form
+from .forms import OWN, Form, RowsForm
 from .layer_call import LayerCall, Order
 from .masks import MadeMasks, Masks
 from .ragged import Places, Ragged, RaggedKind
-from .rows_form import RowsForm
 
 
 class Tensors(NamedTuple):
@@ -167,13 +166,9 @@ class Call(NamedTuple):
 
     @property
     def at_once(self) -> bool:
-        """True if layers may run at the same time: of one direction, forwards, without masks.
-
-        Those of a cell with stages run one by one.
-        """
-        staged = self.directions[0].cell.has_stages
+        """True if layers may run at the same time: of one direction, forwards, without masks."""
         forwards = len(self.directions) == 1 and not self.directions[0].choice.reverse
-        plain = self.ragged is None and not (self.inputs or self.all_states or staged)
+        plain = self.ragged is None and not (self.inputs or self.all_states)
         return self.layers > 1 and forwards and plain
 
     @property

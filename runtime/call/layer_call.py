@@ -80,6 +80,11 @@ class LayerCall:
     tf32: bool = False
     masked: bool = False
 
+    @property
+    def saves_gates(self) -> bool:
+        """True if a forward saves more than states for its backward."""
+        return self.for_backward and self.choice.save == "gates"
+
 
 @lru_cache(maxsize=1024)
 def layer_call_of(

@@ -1,4 +1,4 @@
-"""Checks of tensors that a kernel reads by their address, and of active modes and tracers.
+"""Checks of tensors that a kernel reads by their address, of modes, tracers and transforms.
 
 A kernel reads a tensor's memory directly. That is wrong for a tensor whose values differ from its
 memory: a view with the negative bit, a tensor of zeros without memory, a wrapper of a subclass or
@@ -20,12 +20,15 @@ from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from ...errors import TensorError
+from .marks import constant_in_graphs
 
 _included = torch._C._dispatch_tls_local_include_set
 profiler_enabled = torch._C._autograd._profiler_enabled
 _function_modes = torch._C._len_torch_function_stack
 _mode_stack: Callable[[], list[Any]] = overrides._get_current_function_mode_stack
 _unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
+_functorch = torch._C._functorch
+_ONNX = "ONNX, whose graph holds a loop for exactly as many steps as the example has"
 _CLASSES = frozenset((Tensor, torch.nn.Parameter))
 
 
@@ -77,9 +80,14 @@ def is_watched() -> bool:
     )
 
 
-def any_function_mode() -> bool:
-    """Return True if a mode sees functions of torch now; `with torch.device(...)` is one too."""
-    return bool(_function_modes())
+def may_be_known() -> bool:
+    """Return True if calls may be compared with earlier ones.
+
+    A compiler traces the checks; the other two are no part of what an entry compares.
+    """
+    return not (
+        torch.compiler.is_compiling() or _function_modes() or forward_ad._current_level >= 0
+    )
 
 
 def treats_itself(tensor: Tensor) -> bool:
@@ -89,22 +97,21 @@ def treats_itself(tensor: Tensor) -> bool:
 
 def is_wrapped(tensor: Tensor | None) -> bool:
     """Return True if a tensor is the wrapper of a transform of torch, for example of `vmap`."""
-    functorch = torch._C._functorch
     return tensor is not None and (
-        functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
+        _functorch.is_functorch_wrapped_tensor(tensor) or _functorch.is_legacy_batchedtensor(tensor)
     )
 
 
 def is_mapped(tensor: Tensor) -> bool:
     """Return True if a `vmap` of torch maps a tensor, at any of the transforms around a call."""
-    return any(map(torch._C._functorch.is_batchedtensor, unwrapped(tensor)))
+    return any(map(_functorch.is_batchedtensor, unwrapped(tensor)))
 
 
 def unwrapped(tensor: Tensor) -> Iterator[Tensor]:
     """Yield a tensor, and what each transform of `torch.func` around it wraps."""
     yield tensor
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
         yield tensor
 
 
@@ -175,3 +182,54 @@ def alone(name: str, device: str) -> AbstractContextManager[Any]:
 def _alone(name: str, device: str) -> Iterator[None]:
     with profiled(name), without_autocast(device):
         yield
+
+
+def transform_of(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
+    """Return what transforms a call, and whether it is refused whatever the backend."""
+    if any_tangent(tensors):
+        return _forward_mode()
+    if not is_watched():
+        return None
+    if torch._C._get_tracing_state() is not None:
+        return (_ONNX, False) if torch.onnx.is_in_onnx_export() else ("torch.jit.trace", True)
+    return None if kernels_follow() else _transform_of_func()
+
+
+def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
+    """Return True if a call is under any transform of torch, also one that kernels follow."""
+    if torch.compiler.is_compiling():
+        return bool(_compiled_is_transformed())
+    return transform_of(tensors) is not None or _transform_of_func() is not None
+
+
+@constant_in_graphs
+def _compiled_is_transformed() -> bool:
+    return compiled_transform() is not None
+
+
+def compiled_transform() -> tuple[str, bool] | None:
+    """Return `transform_of` where a compiler traces, which enters transforms itself."""
+    if torch.onnx.is_in_onnx_export():
+        return _ONNX, False
+    return _transform_of_func() or _forward_mode()
+
+
+def kernels_follow() -> bool:
+    """Return True if all transforms around a call are `vmap`, and `grad` or `vjp` once."""
+    kinds = _functorch.TransformType
+    keys = [level.key() for level in _functorch.get_interpreter_stack() or ()]
+    followed = all(key in (kinds.Grad, kinds.Vmap) for key in keys)
+    return bool(keys) and followed and keys.count(kinds.Grad) <= 1
+
+
+def _transform_of_func() -> tuple[str, bool] | None:
+    top = _functorch.peek_interpreter_stack()
+    if top is None or top.key() == _functorch.TransformType.Functionalize:
+        return None
+    return f"torch.func ({top.key().name})", False
+
+
+def _forward_mode() -> tuple[str, bool] | None:
+    if forward_ad._current_level < 0:
+        return None
+    return "forward-mode derivatives (torch.autograd.forward_ad)", False

@@ -10,10 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from ...codegen.shape import Dtype
 from .masks import Masks
 
+# The dtypes in which a cell can be computed, by the words that plans have for them.
+DTYPES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
 States = tuple[Tensor, ...]
 # None for each that a call does not have, or that is zero.
 SomeTensors = Sequence[Tensor | None]

@@ -13,11 +13,10 @@ import torch
 from ...codegen.shape import Precision
 from ..store.digest import runtime_digest
 from .call import Call
-from .forms import OWN, TORCH, TORCH_GRU
+from .forms import OWN, TORCH, TORCH_GRU, RowsForm
 from .layer_call import Choice, Order, cell_of
 from .marks import constant_in_graphs
 from .ragged import RaggedKind
-from .rows_form import RowsForm
 from .settings import Asked, Settings, call_of
 
 _FORMS = {form.name: form for form in (OWN, TORCH, TORCH_GRU)}

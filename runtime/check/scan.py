@@ -13,10 +13,9 @@ from ...cellspec.declare import Param, State
 from ...cellspec.errors import CellError, kind_of
 from ...cellspec.named import named_cell
 from ...errors import TensorError
-from ..call.dtypes import DTYPES
 from ..call.marks import constant_in_graphs
 from ..call.plain import check_memory
-from ..call.tensors import ScanInputs
+from ..call.tensors import DTYPES, ScanInputs
 from .tensor import check_like, check_strided, check_tensor, shape_error
 from .unweighted import check_unweighted
 

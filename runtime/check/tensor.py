@@ -1,15 +1,18 @@
-"""Checks of one tensor: its type, shape, dtype, device and memory."""
+"""Checks of tensors: the type, shape, dtype, device and memory of one, and kinds of a call's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...errors import TensorError
+from ..call.call import Tensors
 
 
 def check_tensor(name: str, tensor: Any, wanted: str) -> None:
@@ -78,3 +81,32 @@ def check_strided(name: str, tensor: Tensor) -> None:
 def shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
     """Return the error for a tensor with a wrong shape."""
     return TensorError(name, f"shape {tuple(tensor.shape)}", wanted, write)
+
+
+def check_kinds(
+    cell: CellSpec,
+    tensors: Tensors,
+    takes_wx: bool,
+    computed: torch.dtype,
+    known: Sequence[torch.dtype],
+) -> None:
+    """Check layouts and dtypes of tensors before kernels run, which compute in one of `known`."""
+    x, first = tensors.x, "wx" if takes_wx else "x"
+    names = ["W", "R", "b", "R_diag", *[f"params[{p.name!r}]" for p in cell.params]]
+    named: list[tuple[str, Tensor | None]] = [(first, x)]
+    named += [(names[i % len(names)], weight) for i, weight in enumerate(tensors.weights)]
+    states = zip(cell.states, tensors.states, strict=bool(tensors.states))
+    named += [(f"states[{state.name}]", value) for state, value in states]
+    given = zip(cell.inputs, tensors.unweighted, strict=True)
+    named += [(f"inputs[{spec.name!r}]", value) for spec, value in given]
+    for name, tensor in named:
+        if tensor is not None:
+            check_strided(name, tensor)
+            check_same(name, tensor, first, x)
+    if computed not in known:
+        raise TensorError(
+            first,
+            f"dtype {computed}",
+            f"one of {', '.join(map(str, known))} on {x.device.type}",
+            f"every tensor as .to({known[0]})",
+        )

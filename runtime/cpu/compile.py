@@ -1,4 +1,4 @@
-"""Libraries of C++ kernels: their flags, and their loading."""
+"""Libraries of C++ kernels: the plan of a call's, their flags, and their loading."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ import ctypes
 import os
 import platform
 from functools import cache, lru_cache
+from itertools import product
+
+import torch
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.render import Source
+from ...codegen.shape import Reverse
 from ...errors import CompileError
+from ..call.tensors import DTYPES
 from ..store.compiled import compile_cell
 from ..store.files import Cached
 from .build import build
 from .compiler import find_compiler, has_openmp, tool_digest
+
+COMPUTED = (torch.float32, torch.float64)
+_REVERSES: tuple[Reverse, ...] = (False, True, "half")
+_KINDS = tuple(product(_REVERSES, (False, True), (False, True)))
+_PLANS = {(dtype, *kind): CpuPlan(DTYPES[dtype], *kind) for dtype in COMPUTED for kind in _KINDS}
+
+
+def plan_of(
+    dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
+) -> CpuPlan:
+    """Return the plan of calls that are computed in a dtype."""
+    return _PLANS[dtype, reverse, single_step, masked]
+
 
 _FLAGS = (
     "-std=c++17",

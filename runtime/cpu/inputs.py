@@ -45,6 +45,11 @@ def has_onednn() -> bool:
     return _torch._get_fp32_precision_getter("mkldnn", "matmul") in ("none", "ieee")
 
 
+def settings_of_torch(_: torch.device) -> int:
+    """Return a number for what a call on a CPU follows besides its tensors."""
+    return 2 * torch.get_num_threads() + has_onednn()
+
+
 def _find() -> Any:
     """Return the operator of torch, or None: builds without oneDNN do not have it."""
     flags: Any = torch.backends.mkldnn

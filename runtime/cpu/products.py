@@ -12,8 +12,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.facts import Called, facts_of
 from ..program.gemms import both_directions
-from ..program.multiplier import TORCH
-from ..program.partial_sums import parts_of
+from ..program.multiplier import TORCH, parts_of
 from .inputs import linear
 
 

@@ -10,8 +10,7 @@ from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.tensors import SomeTensors, States
 from .arguments import Field, run
-from .compile import cpu_library
-from .plans import plan_of
+from .compile import cpu_library, plan_of
 from .tasks import multiplies_features, parted_pairs, sizes_of
 
 

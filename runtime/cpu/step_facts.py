@@ -10,8 +10,7 @@ import torch
 
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from .compile import cpu_library
-from .plans import plan_of
+from .compile import cpu_library, plan_of
 
 # The kernel multiplies for so few batch rows, or for so small a product of a layer's weights and
 # the square of the rows. Beyond, torch's products are faster, since they use a matrix for more rows

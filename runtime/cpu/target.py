@@ -19,9 +19,8 @@ from ..program.seen import Replays
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import kernels
-from .compile import check_compiler, cpu_library
-from .inputs import has_onednn, project, project_at, project_gradients
-from .plans import COMPUTED, plan_of
+from .compile import COMPUTED, check_compiler, cpu_library, plan_of
+from .inputs import project, project_at, project_gradients, settings_of_torch
 from .sequence import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward
@@ -68,9 +67,9 @@ class CpuTarget(Target):
         """Return False: no product rounds factors of float32 to TF32 on a CPU."""
         return False
 
-    def replays(self, call: Call) -> Replays | None:
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return what records calls and replays them; None for a step, which is one call of C."""
-        return None if call.single else Replays(_settings_of_torch)
+        return None if call.single else Replays(settings_of_torch)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
         """Return the result of `project`, without autograd."""
@@ -121,11 +120,6 @@ class CpuTarget(Target):
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
         plan = plan_of(saved.saved.dtype, layer_call.choice.reverse, masked=layer_call.masked)
         return kernels.backward(layer_call.cell, plan, saved, d_states, d_last)
-
-
-def _settings_of_torch(_: torch.device) -> int:
-    """Return a number for what a call on a CPU follows besides its tensors."""
-    return 2 * torch.get_num_threads() + has_onednn()
 
 
 @lru_cache(maxsize=64)

@@ -46,6 +46,6 @@ def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: 
                 if found.plan is not None and max(groups) > 1:
                     load_kernel(cell, found.plan, f"rnnc_{direction}", index)
             if 1 in groups:
-                plan = getattr(choose_plan(asked, direction, layer_call.masked), direction)
+                plan = choose_plan(asked, direction, layer_call.masked).kernel(direction)
                 for name in plan.kernel_names:
                     load_kernel(cell, plan, name, index)

@@ -143,6 +143,12 @@ def _arguments_of(
     found.around = {
         name: structure(name, ("arguments", own), *behind) for name, behind in _BEHIND.items()
     }
+    if staged:
+        # `StagedForwardArguments` derives from what has the handover: its own fields come last.
+        plain = _arguments_of(direction, states, params, masked, unweighted, False, again)
+        found.around["LayerArguments"] = structure(
+            "LayerArguments", ("arguments", plain), *_BEHIND["LayerArguments"], *last
+        )
     return own
 
 
@@ -180,6 +186,20 @@ def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure
 def struct_around(name: str, arguments: Any) -> type[ctypes.Structure]:
     """Return the mirror of `GridArguments`, or of the arguments of a wavefront's layer."""
     return arguments.around[name]  # type: ignore[no-any-return]
+
+
+def with_handover(arguments: ctypes.Structure, *handover: int | None) -> ctypes.Structure:
+    """Return the arguments of a wavefront's layer, from those of a direction.
+
+    Args:
+        arguments: of the direction.
+        *handover: the fields of `HandoverArguments`, in order.
+    """
+    kind: Any = struct_around("LayerArguments", type(arguments))
+    (_, own), *behind = kind._fields_
+    last = [getattr(arguments, name) for name, _ in behind[len(handover) :]]
+    found: ctypes.Structure = kind(own.from_buffer(arguments), *handover, *last)
+    return found
 
 
 def pointer(tensor: Tensor | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Choice of a call's plan: of the caller's variant, or the fastest by a trial or by the model."""
+"""Choice of a call's plan, by a trial or by the model, and of one call for both directions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 import torch
 
 from ...cellspec.cell import CellSpec
+from ...codegen.cuda.directions import joined
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.request import DENSE_STEPS
-from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
+from ...codegen.shape import DIRECTIONS, Direction, Masked, PlanError, Reverse, Shape
 from ...errors import ResidencyError
-from ..call.dtypes import DTYPES
 from ..call.layer_call import Choice, LayerCall
+from ..call.tensors import DTYPES
 from ..process.caller import warn
 from ..store.tuned import Asked, on_remember, planned, recall, remember
-from .driver.described import is_described
-from .driver.device import device_limits
+from .driver.device import device_limits, is_described
 from .driver.streams import is_capturing, on_device
 from .load import load_kernel
 from .spills import least_spilling
@@ -136,7 +136,7 @@ def _tuning_wanted() -> bool:
 
 def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
     """Return True if blocks that wait for each other fit this very chip together, per direction."""
-    return all(_fits(asked.cell, getattr(plan, d), asked.shape, device) for d in directions)
+    return all(_fits(asked.cell, plan.kernel(d), asked.shape, device) for d in directions)
 
 
 def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
@@ -213,3 +213,19 @@ def _next_without_spills(
     if auto and not (found == plan and few):
         remember(request, found)
     return found
+
+
+@lru_cache(maxsize=2048)
+def joins(
+    layer_call: LayerCall, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+) -> bool:
+    """Return True if one call of both directions, of twice the heads, is better."""
+    choice = layer_call.choice
+    try:
+        one, both = (
+            planned(question_of(layer_call, batch, count, dim, dtype, device).asked, choice.variant)
+            for count in (heads, 2 * heads)
+        )
+    except PlanError:
+        return False
+    return joined(one, both, choice.fill)

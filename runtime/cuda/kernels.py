@@ -14,8 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs
-from ..program.called_sums import called_sums
-from ..program.gemms import gates_again, recurrent_sums
+from ..program.gemms import called_sums, gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
 from .arguments import unweighted_fields
@@ -81,8 +80,7 @@ def forward(
     arguments = filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-        *(wx.stride(1), wx.stride(0)),
-        *(wx, R, R_diag, b),
+        *(wx.stride(1), wx.stride(0), wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, values),
         *(unweighted_fields(unweighted) if unweighted else ()),
@@ -130,9 +128,10 @@ class Backward:
         self._initial_states = [packed(s) for s in saved.initial_states]
         self._read = read = self._read_by(ready.plan)
         # Safe in place: the thread that reads a saved value later writes a gradient over it. What
-        # stages saved is read after them too.
+        # called gates multiplied is read after that, by the sums over time.
         shape, mine = (steps, batch, heads, dim, counts.inputs), donated or read.is_new
-        self._in_place = mine and not ready.cell.has_stages and read.values.shape == shape
+        mine = mine and ready.plan.gradients_in_place and not facts_of(ready.cell).called
+        self._in_place = mine and read.values.shape == shape
         self.d_wx = read.values if self._in_place else like.new_empty(shape)
         others = counts.gradients - counts.inputs
         self._d_others = like.new_empty(*shape[:-1], others) if others else None
@@ -155,7 +154,7 @@ class Backward:
         if saved.wx is None:
             given = packed(saved.saved)
             values, statistics = saved_parts(facts_of(self._ready.cell), given, self._sizes[2])
-            return _Read(values, values is not saved.saved, statistics)
+            return _Read(values, given is not saved.saved, statistics)
         if plan.gates_again:
             wx = rows_packed(saved.wx)
             inputs = wx.stride(1), wx.stride(0), wx, packed_or_none(saved.b)
@@ -194,6 +193,8 @@ class Backward:
             self._d_reset_to = [like.new_zeros(each, dtype=real) for _ in self._d_reset_to]
         if not batch * heads * dim:
             return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
+        if self._in_place and not plan.gradients_in_place:
+            self._in_place, self.d_wx = False, torch.empty_like(self.d_wx)
         # Each kernel writes its sums with step 0.
         new = like.new_empty if self._steps else like.new_zeros
         parts = plan.parts_of_sums(batch, self._steps)
@@ -203,10 +204,8 @@ class Backward:
         arguments = filled(
             ready.arguments,
             *(self._steps, batch, heads, dim, 0, 0, watchdog_bound()),
-            *(0 if d is None else d.stride(0) for d in self._d_states),
-            *(0 if d is None else d.stride(1) for d in self._d_states),
-            *(matrix, self._R_diag),
-            *(self._params or (None,)),
+            *(0 if d is None else d.stride(axis) for axis in (0, 1) for d in self._d_states),
+            *(matrix, self._R_diag, *(self._params or (None,))),
             *(*self._initial_states, *self._states, read.values, *self._d_states, *self._d_last),
             *(*self._d_gates, *self._d_initial_states),
             sums,

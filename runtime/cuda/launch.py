@@ -13,7 +13,7 @@ from torch import Tensor
 from ...errors import ResidencyError
 from ..program.ops import Running
 from ..program.recorder import issue, recording
-from .driver.described import is_described
+from .driver.device import is_described
 from .driver.room import make_room
 from .driver.streams import current_stream, is_capturing
 from .ops import Fill, Launch, MakeRoom

@@ -18,7 +18,7 @@ from ...errors import ResidencyError
 from ..call.facts import Counts, facts_of
 from ..program.recorder import refuse_recording
 from .arguments import arguments_of
-from .driver.described import is_described
+from .driver.device import is_described
 from .launch import CallSizes, Launcher
 from .launchers import launcher_of
 

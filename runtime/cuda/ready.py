@@ -111,7 +111,7 @@ def _others(
 ) -> tuple[KernelPlan, ...]:
     """Return all kernel plans of a direction, in the order of the plans that they are of."""
     plans = all_plans(question, masked)
-    return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))
+    return tuple(dict.fromkeys(plan.kernel(direction) for plan in plans))
 
 
 @lru_cache(maxsize=2048)
@@ -132,7 +132,7 @@ def ready_for(
     """
     check_counts(0, batch, heads)
     question = question_of(layer_call, batch, heads, dim, dtype, device, like)
-    plan = getattr(choose_plan(question, direction, masked), direction)
+    plan = choose_plan(question, direction, masked).kernel(direction)
     ready = prepare(layer_call.cell, plan, CallSizes(batch, heads, dim), device)
     if layer_call.choice.variant != "auto":
         return ready

@@ -51,13 +51,13 @@ def least_spilling(
     """
     found: list[tuple[Plan, int]] = []
     for each in islice(_distinct(asked, plan, directions, others), 1 + _MORE_PLANS):
-        kernels: list[KernelPlan] = [getattr(each, direction) for direction in directions]
+        kernels = [each.kernel(direction) for direction in directions]
         found.append((each, max(spilled_bytes(asked.cell, kernel) for kernel in kernels)))
         if found[-1][1] <= MOST_SPILLED:
             return each, True
     best, _ = min(found, key=lambda pair: pair[1])
     for direction in directions:
-        tell_of_spills(asked.cell, getattr(best, direction))
+        tell_of_spills(asked.cell, best.kernel(direction))
     return best, False
 
 
@@ -67,7 +67,7 @@ def _distinct(
     """Yield plans whose kernels in the directions differ."""
     seen: list[list[KernelPlan]] = []
     for each in chain(_with_more_registers(asked, plan, directions), others):
-        kernels = [getattr(each, direction) for direction in directions]
+        kernels = [each.kernel(direction) for direction in directions]
         if kernels not in seen:
             seen.append(kernels)
             yield each
@@ -79,7 +79,7 @@ def _with_more_registers(
     """Yield a plan, and the same with more and more registers for kernels that spill much."""
     while True:
         yield plan
-        kernels: list[KernelPlan] = [getattr(plan, direction) for direction in directions]
+        kernels = [plan.kernel(direction) for direction in directions]
         spilling = [k for k in kernels if spilled_bytes(asked.cell, k) > MOST_SPILLED]
         roomier = {k.direction: k.with_more_registers(asked.limits) for k in spilling}
         if not any(roomier.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,19 +13,18 @@ from ...cellspec.cell import CellSpec
 from ...codegen.request import steps_like
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
-from ..call.dtypes import DTYPES
 from ..call.facts import facts_of
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
+from ..call.requests import LayersCall, LayersRead
+from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import PlanQuestion
-from .directions.joins import joins
+from .choose import PlanQuestion, joins
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room
@@ -44,6 +43,7 @@ from .saved import saved_shape
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
+from .together import step_together
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
@@ -71,7 +71,6 @@ class CudaTarget(Target):
     project_at = staticmethod(products.project_at)
     project_gradients = staticmethod(products.project_gradients)
     forward_layers = staticmethod(forward_layers)
-    backward_layers = staticmethod(backward_layers)
     step = staticmethod(forward_step)
     step_backward = staticmethod(backward_step)
     capture = staticmethod(capture)
@@ -96,9 +95,9 @@ class CudaTarget(Target):
         most = _LARGEST_CONSTANT
         return shared_states(like, values, shape, most, partial(_constant, like), capturing)
 
-    def replays(self, call: Call) -> Replays | None:
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
-        return Replays(stream_with_room)
+        return Replays(stream_with_room, step_together) if is_step else Replays(stream_with_room)
 
     def runs_as_one_row(
         self, cell: CellSpec, choice: Choice, wx: Tensor, batch: int, steps: int
@@ -134,27 +133,26 @@ class CudaTarget(Target):
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
-        # A plan of a cell with stages saves gates, whatever the call asks for: see `question_of`.
-        keeps = not layer_call.cell.has_stages or layer_call.choice.save == "gates"
-        return self._forward(
-            layer_call, inputs, layer_call.for_backward and keeps, layer_call.stored, donated
-        )
+        return self._forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored, donated)
 
     def _forward(
         self,
         layer_call: LayerCall,
         inputs: ScanInputs,
-        for_backward: bool,
+        saves_gates: bool,
         stored: Sequence[bool],
         donated: bool = False,
     ) -> Forward:
-        """Run a forward that may save what a backward reads, and stores some states."""
+        """Run a forward that may save gates for a backward, and stores some states.
+
+        A plan of a cell with stages saves them, whatever the call asks for: see `question_of`.
+        """
         wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
         return kernels.forward(
             _ready(layer_call, "forward", wx, steps, (batch, heads, dim), masks),
             inputs,
-            for_backward=for_backward,
+            for_backward=saves_gates,
             stored=stored,
             donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
@@ -169,8 +167,7 @@ class CudaTarget(Target):
         donated: bool,
     ) -> Gradients:
         """Choose a plan and run the backward of a call with it."""
-        if layer_call.cell.has_stages and saved.wx is not None:
-            saved = self._saved_again(layer_call, saved, saved.wx)
+        saved = self._saved_again(layer_call, saved)
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
@@ -186,9 +183,23 @@ class CudaTarget(Target):
         )
         return backward.run()
 
-    def _saved_again(self, layer_call: LayerCall, saved: Saved, wx: Tensor) -> Saved:
-        """Run the forward of a cell with stages again for what it saves."""
-        found = self._forward(layer_call, saved.inputs(wx), True, (False,) * len(saved.states))
+    def backward_layers(
+        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
+    ) -> bool:
+        """Run the backward of all layers by a schedule; False where the caller runs each."""
+
+        def layer(number: int) -> tuple[Saved, SomeTensors]:
+            saved, d_last = reads.layer(number)
+            return self._saved_again(asked.layer_call, saved), d_last
+
+        return backward_layers(asked, reads._replace(layer=layer), finish)
+
+    def _saved_again(self, layer_call: LayerCall, saved: Saved) -> Saved:
+        """Return what a forward saved; that of a cell with stages runs again if it saved states."""
+        if saved.wx is None or not layer_call.cell.has_stages:
+            return saved
+        inputs, no_states = saved.inputs(saved.wx), (False,) * len(saved.states)
+        found = self._forward(layer_call, inputs, True, no_states)
         return replace(saved, wx=None, b=None, saved=found.saved)
 
     def _resets(

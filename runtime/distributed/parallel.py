@@ -12,8 +12,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from ...cellspec.cell import CellSpec
 from ...errors import RnncError, TensorError
+from ..call.forms import RowsForm
 from ..call.ragged import Ragged
-from ..call.rows_form import RowsForm
 from ..call.settings import Settings
 from ..call.tensors import States, inputs_of
 from ..module.rnn import RNN

@@ -1,27 +1,38 @@
-"""Calls of all layers as one node of autograd: any rows, inputs, states and directions."""
+"""Calls that kernels run directly, or as one node of autograd."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...errors import BackwardError
-from ..call.call import Call
+from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
 from ..call.plain import all_plain, alone, is_watched, profiled
 from ..call.tensors import States
-from ..process.turns import short_turns_of_backward
+from ..process.turns import SHORT_TURNS, short_turns_of_backward
 from ..program.seen import Entry, replayed
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
-from .compute import forward_of, gradients_of
+from .compute import forward_of, gradients_of, inference_of
 from .layers.forward import kept_from
 from .transforms import check_gradients, check_has_operators
+
+_NOTHING = nullcontext()
+
+
+class Ready(NamedTuple):
+    """Call that kernels run; its tensors, by name and flat, are in the dtype of the call."""
+
+    entry: Entry
+    tensors: Tensors
+    flat: tuple[Tensor | None, ...]
 
 
 class Node(torch.autograd.Function):
@@ -65,7 +76,8 @@ class Node(torch.autograd.Function):
                 check_gradients(gradients)
             flat, kept = saved[: ctx.inputs], kept_from(call, saved[ctx.inputs :])
             return None, *differentiate_again(call, flat, kept, needs, gradients)
-        short_turns_of_backward(ctx.device)
+        if ctx.device.type == "cuda":
+            short_turns_of_backward()
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
         retained = call.single or torch._C._autograd._get_current_graph_task_keep_graph()
         new = _new_states(ctx, saved) if call.single else ()
@@ -87,6 +99,28 @@ class Node(torch.autograd.Function):
 # one does not come here.
 run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Node).apply
 _version = attrgetter("_version")
+
+
+def ready_if_alike(entry: Entry, tensors: Tensors) -> Ready | None:
+    """Return the call of an entry on other tensors; None if they are not like its own."""
+    flat = tensors.flat()
+    alike = entry.alike([tensor for tensor in flat if tensor is not None])
+    return Ready(entry, tensors, flat) if alike else None
+
+
+def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
+    """Return the states of the last layer at all steps, and all states after the last one."""
+    entry, tensors, flat = ready
+    call = entry.call
+    with SHORT_TURNS if tensors.x.is_cuda else _NOTHING:
+        if call.directions[0].for_backward:
+            found = list(run_node(entry, *flat))
+        else:
+            run = partial(inference_of, call, tensors)
+            with profiled("rnnc::step" if call.single else "rnnc::scan"):
+                found = replayed(entry.replays, "inference", flat, run, alike=True)
+    count = call.sequences
+    return found[:count], tuple(found[count:])
 
 
 def _forward(call: Call, flat: Sequence[Tensor | None]) -> list[Any]:

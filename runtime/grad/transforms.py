@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ...errors import TransformError
 from ..call.marks import constant_in_graphs
-from ..call.plain import is_wrapped
-from ..call.transforms import compiled_transform, transform_of
+from ..call.plain import compiled_transform, is_wrapped, transform_of
 from ..process.caller import warn_once
 
 # The targets of this package; torch's operators dispatch on the type of their tensors' device.

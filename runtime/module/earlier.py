@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import TensorError
-from ..call.named import Named
-from ..call.rows_form import to_rows
+from ..call.forms import Named, to_rows
 
 # The names of the tensors that a weight may be computed from and that have its shape: those of
 # torch.nn.utils.prune and torch.nn.utils.parametrize.

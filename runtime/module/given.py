@@ -11,8 +11,7 @@ from ...cellspec.cell import CellSpec
 from ..call.ragged import Ragged
 from ..check.module import check_input, check_states
 from ..run.draws import Sizes, cell_of_call, check_drawing, check_step, draws_of_module
-from ..run.ragged import ragged_of
-from ..run.unweighted import unweighted_of
+from ..run.ragged import ragged_of, unweighted_of
 
 if TYPE_CHECKING:
     from .rnn import RNN

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from ...cellspec.errors import kind_of
 from ...errors import TensorError
-from ..call.named import Named
+from ..call.forms import Named
 from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
 from .rnn import RNN
 from .weights import blocks_of, draw_orthogonal, drawn_anew

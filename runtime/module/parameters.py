@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
-from ..call.named import Named
+from ..call.forms import Named
 from .earlier import reorder_state_dict
 from .identity import check_same_cell, identity_of
 from .weights import drawn_anew, initialize, weight_of

@@ -14,11 +14,11 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
+from ..call.forms import RowsForm
 from ..call.layer_call import ORDERS, Order
 from ..call.options import check_choice, check_flag
 from ..call.projection import OWN_WEIGHT, WEIGHT, projection_of
 from ..call.ragged import Ragged
-from ..call.rows_form import RowsForm
 from ..call.settings import states_asked
 from ..call.tensors import States
 from ..check.module import (
@@ -29,10 +29,10 @@ from ..check.module import (
     check_size,
     states_from,
 )
+from ..grad.node import run_ready
 from ..run.known_calls import KnownCalls, of_means
 from ..run.leaf import as_leaf
 from ..run.projected.layers import scan_projected
-from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.registry import check_backend
 from .earlier import OPTIONS_SINCE, reorder_module

@@ -235,4 +235,6 @@ class Stepper:
 def _sequence_of_one(call: Call, tensors: Tensors, to: Stepped) -> None:
     """Run a call on x, (1, B, input), and copy its results to those of a step."""
     y, *last = inference_of(call, tensors)
-    torch._foreach_copy_([to.output, *to.last], [y[0], *last])
+    with TARGETS[call.target].moves() as moves:
+        for new, own in zip((y[0], *last), (to.output, *to.last), strict=True):
+            moves.copy(new, own)

@@ -12,10 +12,10 @@ from ...cellspec.cell import CellSpec
 from ..call.call import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, one_direction_error, states_from
+from ..grad.node import run_ready
 from ..run.known_calls import of_means
 from ..run.projected.layers import scan_projected
 from ..run.ragged import reset_of_step
-from ..run.ready import run_ready
 from ..run.route import input_of_step, run_step
 from .given import Given
 from .stepper import Stepper

@@ -12,9 +12,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from ...cellspec.cell import CellSpec
 from ...errors import TensorError
-from ..call.named import Named
+from ..call.forms import Named, to_rows
 from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
-from ..call.rows_form import to_rows
 from ..check.module import check_weight_of_module
 
 

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from ..call.named import Named
+from ..call.forms import Named
 from ..call.settings import Settings
 from ..call.tensors import States
 from ..run.known_calls import KnownCalls
 from .kinds import Kind
-from .own import as_torch
-from .serve import is_strided, kernels_serve
+from .own import as_torch, is_strided, kernels_serve
 
 
 class OnKernels:

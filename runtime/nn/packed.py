@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..call.call import Tensors
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..run.ready import Ready, run_ready
+from ..grad.node import Ready, run_ready
 from ..run.route import direct_call
 from .own import run_torch
 

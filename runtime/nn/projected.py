@@ -17,7 +17,7 @@ from ..run.projected.layers import whole_layer
 from ..run.projected.weights import Part, parts_of, projected
 from ..run.route import run_call
 from .conversion.faster import kernels_project
-from .serve import is_strided
+from .own import is_strided
 
 if TYPE_CHECKING:
     from .sequences import Sequences

@@ -17,17 +17,16 @@ from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Settings
 from ..call.tensors import States
+from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
-from ..run.ready import run_ready
 from ..run.route import run_call
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .own import between_graphs, check_packed, named_masks, run_without_kernels
+from .own import between_graphs, check_packed, is_strided, named_masks, run_without_kernels
 from .packed import run_packed
 from .projected import is_faster, run_projected
-from .serve import is_strided
 
 
 class Sequences(OnKernels):

@@ -12,14 +12,13 @@ from torch.fx import Proxy
 
 from ..call.call import Tensors
 from ..call.tensors import States
+from ..grad.node import run_ready
 from ..run.leaf import as_leaf
-from ..run.ready import run_ready
 from ..run.route import run_step
 from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .own import run_torch
-from .serve import is_strided
+from .own import is_strided, run_torch
 
 
 class Cells(OnKernels):

@@ -17,10 +17,12 @@ _RUNTIME = __package__.rpartition(".")[0]
 # By the module of an earlier version: the name that pickles take from it, and the module of today.
 # No name stands for a package that was there only to hold others.
 _MOVED = {
+    "call.named": ("Named", "call.forms"),
+    "call.rows_form": ("rows_form", "call.forms"),
     "composed": ("", ""),
     "composed.projection": ("Projection", "call.projection"),
     "module.known_calls": ("KnownCalls", "run.known_calls"),
-    "module.rows": ("rows_form", "call.rows_form"),
+    "module.rows": ("rows_form", "call.forms"),
 }
 
 

@@ -16,16 +16,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import torch
+from contextlib import contextmanager
+from typing import Any
 
 _SHORT = 100e-6  # seconds; a change of threads takes some 10 us
 _PERIOD = 0.005  # seconds, between two looks at whether a call came
 _LAST_LOOKS = 1000  # at which no call has come, after which the thread that looks ends
-_NOTHING = nullcontext()
 
 
 class _ShortTurns:
@@ -112,11 +108,6 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=SHORT_TURNS.after_fork)
 
 
-def short_turns(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context in which threads take short turns if a call runs on a GPU."""
-    return SHORT_TURNS if device.type == "cuda" else _NOTHING
-
-
 class _OfBackward:
     """Short turns for as long as a backward pass keeps this object, also if it fails."""
 
@@ -130,13 +121,12 @@ class _OfBackward:
         SHORT_TURNS.__exit__()
 
 
-def short_turns_of_backward(device: torch.device) -> None:
-    """Let threads take short turns until the backward pass ends that runs now, on a GPU.
+def short_turns_of_backward() -> None:
+    """Let threads take short turns until the backward pass ends that runs now.
 
     The pass releases the lock for each gradient that Python gave, and for each saved tensor.
     """
-    if device.type == "cuda":
-        import torch
+    import torch
 
-        engine: Any = torch.autograd.Variable._execution_engine
-        engine.queue_callback(_OfBackward())
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.queue_callback(_OfBackward())

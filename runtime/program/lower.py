@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .compact import ALIGNMENT
-from .program import Program
 from .recorder import Recorder
+from .seen import Program
 
 _device_of: Any = Tensor.device
 _is_cuda_of: Any = Tensor.is_cuda
@@ -31,10 +31,10 @@ def lower(
     address_of = _Addresses()
     with Recorder(inputs, address_of) as recorder, _OnDevice(device, address_of):
         results = compute()
-    program = recorder.program(results)
-    if program is None:
+    parts = recorder.parts(results)
+    if parts is None:
         raise RuntimeError("a call that does what no program holds, and so has none")
-    return program, results
+    return Program(parts), results
 
 
 class _Addresses:

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-class Place(NamedTuple):
-    """An address: a number of bytes after the first element of the tensor of a slot."""
-
-    slot: int
-    offset: int
+def aligned(addresses: Sequence[int]) -> bool:
+    """Return True if kernels can read such addresses by their widest accesses, of 16 bytes."""
+    bits = 0
+    for address in addresses:
+        bits |= address
+    return not bits % 16
 
 
 class View(NamedTuple):
@@ -58,6 +59,7 @@ class Running:
     """Run of operations. `stream` is the handle of the current stream.
 
     Attributes:
+        owner: the stream whose lasting memory is used: the current one, also if another captures.
         tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
         addresses: by slot.
         beside: the stream of torch beside the current one, while there is one.
@@ -65,12 +67,12 @@ class Running:
         undo: steps to take if the run fails, the last one first.
     """
 
-    __slots__ = ("addresses", "beside", "spent", "stream", "tensors", "undo")
+    __slots__ = ("addresses", "beside", "owner", "spent", "stream", "tensors", "undo")
     beside: Any
 
-    def __init__(self, stream: int, tensors: Any = (), addresses: Any = ()) -> None:
+    def __init__(self, stream: int, tensors: Any = (), addresses: Any = (), of: Any = None) -> None:
         self.stream, self.tensors, self.addresses = stream, tensors, addresses
-        self.spent, self.beside = False, None
+        self.spent, self.beside, self.owner = False, None, stream if of is None else of
         self.undo: list[Callable[[], None]] = []
 
     def give_up(self) -> None:
@@ -117,29 +119,29 @@ class Addressed(Op):
     Until its memory is placed, it runs on the addresses that it was made with.
     """
 
-    __slots__ = ("_numbers", "_places", "_words", "lane")
+    __slots__ = ("_numbers", "_words", "lane", "places")
 
     def __init__(self, numbers: array[int], words: Sequence[int], lane: int | None = None) -> None:
         """Make it from 64-bit numbers, of which those at `words` are addresses, or 0 for none."""
         self._numbers, self._words, self.lane = numbers, words, lane
-        self._places: Sequence[tuple[int, int, int]] = ()
+        self.places: Sequence[tuple[int, int, int]] = ()
 
     def place(self, recorder: Recorder) -> Sequence[int]:
         """Return the slots of its addresses, and take those of each run from here on."""
         words = [word for word in self._words if self._numbers[word]]
-        self._places = [(word, *recorder.place(self._numbers[word])) for word in words]
-        return [slot for _, slot, _ in self._places]
+        self.places = [(word, *recorder.place(self._numbers[word])) for word in words]
+        return [slot for _, slot, _ in self.places]
 
     def named(self, name: Name) -> dict[int, str]:
         """Return the name of the memory at each word that is an address, once it is placed."""
-        return {word: name(slot, offset) for word, slot, offset in self._places}
+        return {word: name(slot, offset) for word, slot, offset in self.places}
 
     def filled(self, running: Running) -> array[int]:
         """Return the numbers, with the addresses of a run."""
-        if not self._places:
+        if not self.places:
             return self._numbers
         addresses, numbers = running.addresses, self._numbers[:]
-        for word, slot, offset in self._places:
+        for word, slot, offset in self.places:
             numbers[word] = addresses[slot] + offset
         return numbers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .compact import Recorded
-from .ops import Allocate, Op, Operate, Overwrite, Place, Running, View
-from .program import Program, aligned
+from .ops import Allocate, Op, Operate, Overwrite, Running, View, aligned
 from .slots import Slot, overlap, weak_storage
 
 _aten = torch.ops.aten
@@ -70,6 +69,23 @@ def refuse_recording() -> None:
     recorder = recording()
     if recorder is not None:
         recorder.refused = True
+
+
+class Parts(NamedTuple):
+    """Parts of a program.
+
+    Attributes:
+        made: how many tensors the operations make.
+        constants: tensors that outlive calls: the first has the slot -1, the second -2.
+        results: None for each that there is not.
+        empty: how many inputs have no elements.
+    """
+
+    ops: Sequence[Op]
+    made: int
+    constants: Sequence[Tensor]
+    results: Sequence[View | None]
+    empty: int
 
 
 class Recorder(TorchDispatchMode):
@@ -165,16 +181,16 @@ class Recorder(TorchDispatchMode):
         self._as_tensors.add(view.slot)
         return view
 
-    def place(self, address: int) -> Place:
-        """Return the place of an address; refuse, with a meaningless one, if nothing holds it."""
+    def place(self, address: int) -> tuple[int, int]:
+        """Return the slot of an address and the bytes before it; refuse if nothing holds it."""
         for slot in range(len(self._slots) - 1, -1, -1):
             if self._slots[slot].holds(address):
-                return Place(slot, address - self._slots[slot].begin)
+                return slot, address - self._slots[slot].begin
         for number, constant in enumerate(self._constant_slots):
             if constant.holds(address):
-                return Place(-1 - number, address - constant.begin)
+                return -1 - number, address - constant.begin
         self.refused = True
-        return Place(0, 0)
+        return 0, 0
 
     def keep(self, constant: Tensor) -> None:
         """Record, and keep, a tensor that the call reads, that outlives it and never changes."""
@@ -187,8 +203,8 @@ class Recorder(TorchDispatchMode):
         slot = self._view(tensor).slot
         self._add(Overwrite(slot), {slot})
 
-    def program(self, results: Sequence[Tensor | None]) -> Program | None:
-        """Return the program of the call; None if it cannot be run again."""
+    def parts(self, results: Sequence[Tensor | None]) -> Parts | None:
+        """Return what the program of the call is made of; None if it cannot be run again."""
         if self.refused:
             return None
         views = [None if result is None else self._view(result) for result in results]
@@ -197,7 +213,7 @@ class Recorder(TorchDispatchMode):
         recorded = Recorded(self._ops, self._used, self._inputs, self._as_tensors, views)
         made, begins = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
         empty = begins[: self._inputs].count(0)
-        return Program(recorded.compact(), made, self._constants, recorded.results, empty)
+        return Parts(recorded.compact(), made, self._constants, recorded.results, empty)
 
     def _add(self, op: Op, slots: set[int]) -> None:
         self._ops.append(op)

@@ -1,4 +1,4 @@
-"""Calls that came before: found by one comparison of their tensors, and replayed."""
+"""Calls that came before: found by one comparison of their tensors, and the programs of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,49 @@ from torch import Tensor
 
 from ..call.call import Call
 from ..call.plain import guard_of
-from .program import Program
-from .recorder import Recorder
+from .ops import Op, Running, aligned
+from .recorder import Parts, Recorder
 
 _MOST = 16
 
 # Gives the handle of the current stream of a device; None where nothing can be replayed on it.
 StreamOf = Callable[[torch.device], int | None]
+Join = Callable[[Sequence[Op]], Sequence[Op]]
 # Tensors, and None for each that there is not.
 Results = list[Any]
+
+
+class Program:
+    """Work of calls of one kind on the device, in order. It holds no tensor but constants."""
+
+    __slots__ = ("_constants", "_empty", "_places", "ops", "results")
+
+    def __init__(self, parts: Parts) -> None:
+        self.ops, self.results, self._empty = tuple(parts.ops), tuple(parts.results), parts.empty
+        constants = parts.constants[::-1]
+        self._constants = [*[None] * parts.made, *constants]
+        self._places = [*[0] * parts.made, *(tensor.data_ptr() for tensor in constants)]
+
+    def __call__(self, inputs: Sequence[Tensor], stream: int) -> list[Any] | None:
+        """Return the results; None if the call has to run as if nothing was recorded.
+
+        Inputs are like those of the recorded call, in sizes, strides, dtype and device.
+        """
+        addresses = [tensor.data_ptr() for tensor in inputs]
+        # Fully sharded modules free memory between calls.
+        if not aligned(addresses) or addresses.count(0) != self._empty:
+            return None
+        running = Running(stream, [*inputs, *self._constants], addresses + self._places)
+        try:
+            for op in self.ops:
+                op(running)
+        except BaseException as error:
+            running.give_up()
+            if running.spent or not isinstance(error, torch.OutOfMemoryError):
+                raise
+            return None  # another plan may need less
+        tensors = running.tensors
+        return [None if view is None else view.of(tensors) for view in self.results]
 
 
 class _Known(NamedTuple):
@@ -57,10 +91,13 @@ def replayed(
 
 
 class Replays:
-    """Replays of calls, by key. Any thread may use it."""
+    """Replays of calls, by key. Any thread may use it.
 
-    def __init__(self, stream_of: StreamOf) -> None:
-        self._stream_of = stream_of
+    `join` makes one operation of several of a call's.
+    """
+
+    def __init__(self, stream_of: StreamOf, join: Join = tuple) -> None:
+        self._stream_of, self._join = stream_of, join
         self._known: dict[Hashable, _Known] = {}
         self._generation = _generation
 
@@ -100,9 +137,11 @@ class Replays:
             return compute()
         with Recorder(tensors) as recorder:
             results = compute()
+        parts = recorder.parts(results)
+        program = None if parts is None else Program(parts._replace(ops=self._join(parts.ops)))
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[key] = _Known(guard_of(tensors), recorder.program(results))
+        self._known[key] = _Known(guard_of(tensors), program)
         return results
 
 

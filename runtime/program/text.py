@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .seen import Program
 
 
 def tensor_text(shape: Sequence[int], dtype: torch.dtype, count: int) -> str:

@@ -18,7 +18,7 @@ from ...cellspec.errors import kind_of
 from ...cellspec.noise.draw import Draw, Kind
 from ...errors import TensorError
 from ..call.options import check_flag
-from ..call.transforms import is_transformed
+from ..call.plain import is_transformed
 
 # Fills an empty tensor from a distribution with the numbers of its arguments.
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]

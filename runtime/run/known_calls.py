@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from ..call.call import Tensors
-from ..call.named import Named
+from ..call.forms import Named
+from ..call.plain import may_be_known
 from ..call.ragged import Ragged
 from ..check.masks import check_lengths
+from ..grad.node import Ready, ready_if_alike
 from ..program.seen import Seen
 from ..targets.registry import TARGETS
 from ..targets.target import Target
-from .ready import Ready, may_be_known, ready_if_alike, remember_ready
+from .ready import remember_ready
 
 # "sequence" and "all states" take x (T, B, input), "packed" (total, input), "step" (B, input).
 Kind = str

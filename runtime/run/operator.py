@@ -14,7 +14,7 @@ from ..call.call import Tensors
 from ..call.forms import OWN
 from ..call.layer_call import Choice, check_words
 from ..call.marks import constant_in_graphs
-from ..call.plain import is_mapped, may_need_gradient, without_autocast
+from ..call.plain import is_mapped, kernels_follow, may_need_gradient, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import Asked, Settings, one_direction
 from ..call.tensors import States, inputs_at
@@ -25,7 +25,6 @@ from ..call.text import (
     text_in_graph,
     write_call,
 )
-from ..call.transforms import kernels_follow
 from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
 from ..targets.registry import TARGETS

@@ -1,34 +1,20 @@
-"""Calls that kernels run directly, on tensors that they read by their address."""
+"""Calls on tensors that kernels read by address, as they are made the first time."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from ..call.call import Call, Tensors
-from ..call.layer_call import Choice, fill_of
-from ..call.plain import any_function_mode, profiled
+from ..call.call import Tensors
+from ..call.layer_call import fill_of
 from ..call.settings import Asked, Settings, call_of
-from ..call.tensors import States
-from ..grad.compute import forgets_wx, inference_of
+from ..grad.compute import forgets_wx
 from ..grad.layers.rows import sizes_of
-from ..grad.node import run_node
-from ..process.turns import short_turns
-from ..program.seen import Entry, Seen, replayed
+from ..grad.node import Ready
+from ..program.seen import Entry, Seen
 from ..targets.registry import TARGETS
-
-
-class Ready(NamedTuple):
-    """Call that kernels run; its tensors, by name and flat, are in the dtype of the call."""
-
-    entry: Entry
-    tensors: Tensors
-    flat: tuple[Tensor | None, ...]
 
 
 def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, asked: Asked) -> Ready:
@@ -59,35 +45,14 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
     return Ready(Entry(call, forgets_wx(call)), tensors, tensors.flat())
 
 
-def rounds_now(call: Call, like: Tensor, choice: Choice) -> bool:
-    """Return True if products of a call on tensors like this now round factors to TF32."""
-    return TARGETS[call.target].rounds(like.dtype, choice.precision)
-
-
-def may_be_known() -> bool:
-    """Return True if calls may be compared with earlier ones.
-
-    A compiler traces the checks; the other two are no part of what an entry compares.
-    """
-    return not (
-        torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0
-    )
-
-
-def ready_if_alike(entry: Entry, tensors: Tensors) -> Ready | None:
-    """Return the call of an entry on other tensors; None if they are not like its own."""
-    flat = tensors.flat()
-    alike = entry.alike([tensor for tensor in flat if tensor is not None])
-    return Ready(entry, tensors, flat) if alike else None
-
-
 def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options: Hashable) -> None:
     """Remember a call on the caller's x, unless autocast has changed its tensors."""
     if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
         return
     given = [tensor for tensor in ready.flat if tensor is not None]
     call = ready.entry.call
-    replays = TARGETS[call.target].replays(call)
+    is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
+    replays = TARGETS[call.target].replays(call, is_step)
     calls.remember(key, given, ready.entry, replays, options)
 
 
@@ -98,18 +63,3 @@ def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
     dropout = settings.dropout and settings.layers > 1
     staged = settings.cell.has_stages
     return not (settings.both or dropout or staged or tensors.unweighted)
-
-
-def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
-    """Return the states of the last layer at all steps, and all states after the last one."""
-    entry, tensors, flat = ready
-    call = entry.call
-    with short_turns(tensors.x.device):
-        if call.directions[0].for_backward:
-            found = list(run_node(entry, *flat))
-        else:
-            run = partial(inference_of, call, tensors)
-            with profiled("rnnc::step" if call.single else "rnnc::scan"):
-                found = replayed(entry.replays, "inference", flat, run, alike=True)
-    count = call.sequences
-    return found[:count], tuple(found[count:])

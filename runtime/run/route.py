@@ -15,14 +15,15 @@ from ..call.plain import all_plain, any_tangent, is_watched, may_need_gradient, 
 from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.tensors import States
-from ..check.kinds import check_kinds
+from ..check.tensor import check_kinds
+from ..grad.node import Ready, run_ready
 from ..grad.operators import earlier, flops  # noqa: F401  (for files, and counts of torch)
 from ..grad.transforms import check_has_operators, needs_reference
 from ..targets.registry import TARGETS, check_backend, check_takes, target_name
 from ..targets.target import Target
 from .backend import backend_of, resolve_backend
 from .operator import run_operator
-from .ready import Ready, ready_call, run_ready
+from .ready import ready_call
 from .reference import run_reference
 
 Results = tuple[list[Tensor], States]
@@ -239,10 +240,6 @@ def check_wavefront(
         ("both directions of time", settings.both),
         (f"all states, {one_by_one}", asked.all_states),
         (f"tensors on {device}", name != "reference" and not TARGETS[name].at_once),
-        (
-            "a cell with stages, whose kernels hand over no chunks: its layers run one by one",
-            cell.has_stages,
-        ),
     ):
         if holds:
             raise wavefront_error(f"{settings.layers} layers of {cell.name}", why)

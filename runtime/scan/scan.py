@@ -12,18 +12,20 @@ from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import PRECISIONS, Precision, Save
-from ..call.call import Tensors
+from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, cell_of, check_words
 from ..call.marks import constant_in_graphs
 from ..call.options import check_choice, check_flag
+from ..call.plain import may_be_known
 from ..call.ragged import Places, Ragged, as_of_one_layer
 from ..call.settings import Asked, Settings
 from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths, check_masks
 from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
+from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.ready import Ready, may_be_known, ready_if_alike, remember_ready, rounds_now, run_ready
+from ..run.ready import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
 from .sampled import sampled
@@ -203,7 +205,7 @@ def _known(cell: CellSpec, backend: str, choice: Choice, given: Given) -> Ready 
     try:
         tensors = _tensors(cell, given)
         entry = _CALLS.find(_key(cell, backend, choice, tensors))
-        if entry is None or entry.options != rounds_now(entry.call, wx, choice):
+        if entry is None or entry.options != _rounds(entry.call, wx, choice):
             return None
         if tensors.ragged is not None and tensors.ragged.lengths is not None:
             if given.places is None:
@@ -214,11 +216,16 @@ def _known(cell: CellSpec, backend: str, choice: Choice, given: Given) -> Ready 
         return None  # no tensors, or another number of them: the checks say what is wrong
 
 
+def _rounds(call: Call, wx: Tensor, choice: Choice) -> bool:
+    """Return True if products of a call now round factors to TF32."""
+    return TARGETS[call.target].rounds(wx.dtype, choice.precision)
+
+
 def _remember(key: Hashable, wx: Tensor, ready: Ready) -> None:
     """Remember a call that passed all checks, and became `ready`."""
     if _CALLS.again(key):
         call = ready.entry.call
-        remember_ready(_CALLS, key, wx, ready, rounds_now(call, wx, call.directions[0].choice))
+        remember_ready(_CALLS, key, wx, ready, _rounds(call, wx, call.directions[0].choice))
 
 
 def _key(cell: CellSpec, backend: str, choice: Choice, tensors: Tensors) -> Hashable:

@@ -15,8 +15,7 @@ from ...codegen.render import Source, derive_for, render
 from .digest import package_digest
 from .files import Cached, cached, file_name
 from .log import log
-from .long_body import tell_of_long_body
-from .long_work import said_if_long
+from .long_work import said_if_long, tell_of_long_body
 
 Library = TypeVar("Library")
 

@@ -1,8 +1,9 @@
-"""Disk cache: found by digest, made once, bounded, shared by processes and users."""
+"""Disk cache: found by digest, made once, bounded, measured, shared by processes and users."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -194,3 +195,45 @@ def size_limit() -> int:
     """Return the bytes that the folder may hold: `RNNC_CACHE_SIZE` in MiB if it is a number."""
     wish = os.environ.get("RNNC_CACHE_SIZE", "")
     return (int(wish) if wish.isdecimal() else _DEFAULT_SIZE) * _MIB
+
+
+# The folder may be the user's own and hold other files: only these are rnnc's.
+_NAME = re.compile(r".+-[0-9a-f]{32}\.(so|o|cubin|memo|plan)(\.lock)?|\.[0-9a-f]{16}\.part")
+
+
+class Usage(NamedTuple):
+    """Files of the cache, their bytes, and the bytes that the cache may hold."""
+
+    files: int
+    bytes: int
+    limit: int
+
+
+def cache_usage() -> Usage:
+    """Return the present size of the cache."""
+    return _usage(_files())
+
+
+def clear_cache() -> Usage:
+    """Remove the files of the cache, and return their number and size; other files stay."""
+    found = _files()
+    for path in found:
+        with suppress(OSError):
+            path.unlink()
+    left = {path for path in found if path.exists()}
+    return _usage({path: size for path, size in found.items() if path not in left})
+
+
+def _files() -> dict[Path, int]:
+    """Return the files of the cache with their sizes."""
+    found: dict[Path, int] = {}
+    with suppress(OSError, RuntimeError):
+        for path in cache_folder().iterdir():
+            if _NAME.fullmatch(path.name):
+                with suppress(OSError):
+                    found[path] = path.lstat().st_size
+    return found
+
+
+def _usage(files: dict[Path, int]) -> Usage:
+    return Usage(len(files), sum(files.values()), size_limit())

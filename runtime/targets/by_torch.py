@@ -28,7 +28,7 @@ NOTHING, ONE_LANE = nullcontext(), Lanes()
 
 
 class Moves:
-    """Maker of tensors without gaps; a context, at whose end they are filled, here as made."""
+    """Maker of tensors without gaps; a context, at whose end all are filled, here as made."""
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +43,10 @@ class Moves:
     def packed(self, tensor: Tensor) -> Tensor:
         """Return the tensor without gaps; itself, if it has none."""
         return tensor.contiguous()
+
+    def copy(self, tensor: Tensor, to: Tensor) -> None:
+        """Fill a tensor without gaps with one of its shape."""
+        to.copy_(tensor)
 
 
 TORCH_MOVES = Moves()

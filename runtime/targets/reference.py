@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -18,8 +19,43 @@ from ...cellspec.stages.nodes import STAGES
 from ...codegen.layout import in_order_of_sums
 from ..call.masks import HOLD, RESTART, Masks
 from ..call.tensors import ScanInputs, States
-from .own_gradients import ClipGradient, WithGradient
 from .stages_by_torch import StagesByTorch, matrix_product
+
+
+class WithGradient(torch.autograd.Function):
+    """The first of two tensors of one shape, with the gradient of the second.
+
+    With a bound that gradient is clamped to [-bound, bound]: cotangents are, which a backward
+    passes on, once those of all uses of the value are added. In forward mode there are none, and
+    the tangent of the second passes unchanged.
+    """
+
+    # This rule and `setup_context` let transforms of torch.func follow it.
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value: Tensor, of: Tensor, bound: Tensor | None = None) -> Tensor:
+        """Return the value."""
+        # No view: torch wants the tangent of a view to be a view of the tangent of its base.
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the bound."""
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Pass the gradient to the second."""
+        (bound,), (found,) = ctx.saved_tensors, gradients
+        if bound is not None:
+            found = torch.minimum(torch.maximum(found, -bound), bound)
+        return None, found, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        """Return the tangent of the second."""
+        return tangents[1].clone()
 
 
 def scan_reference(
@@ -237,4 +273,4 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
 
 # What each function is in torch, and what the text may use.
 _TWINS = {name: compile(f.torch, "<torch twin>", "eval") for name, f in TABLE.items()}
-_SCOPE = {"torch": torch, "F": F, "ClipGradient": ClipGradient, "WithGradient": WithGradient}
+_SCOPE = {"torch": torch, "F": F, "WithGradient": WithGradient}

@@ -123,8 +123,8 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self, call: Call) -> Replays | None:
-        """Return what records calls and replays them; None if they are computed each time."""
+    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
+        """Return what records calls, or sequences of one step, and replays them; None for none."""
         return None
 
     def moves(self) -> Moves:

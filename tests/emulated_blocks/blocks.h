@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 using std::max;
 using std::memcpy;
@@ -196,6 +197,8 @@ void launch(void (*kernel)(Arguments), const void* arguments, Dim grid, unsigned
 inline void __syncthreads() { emulation::wait(emulation::own->all); }
 inline void __syncwarp() { emulation::wait(emulation::warp()); }
 inline void __threadfence() {}
+inline void __nanosleep(unsigned) {}
+inline unsigned atomicExch(unsigned* to, unsigned value) { return std::exchange(*to, value); }
 template <typename T>
 T shuffle(T value, unsigned from) {
   unsigned given[2] = {};

@@ -6,8 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.cli import program as made
-from rnnc.runtime.cuda.driver.described import describe
-from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.cuda.driver.device import describe, device_limits
 from rnnc.runtime.program.lower import lower
 
 CASES = {

@@ -73,6 +73,20 @@ def test_torchs_module_on_kernels(given, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_a_compiled_call(both):
+    sizes = {"num_layers": 2, "bidirectional": both, "proj_size": P}
+    rnn = rnnc.RNN(rnnc.cells.lstm, INPUT, HIDDEN, device="cuda", **sizes)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    x = torch.randn(T, B, INPUT)
+    (one,), (other,) = leaves([x], rnn.weight_hr_l0), leaves([x], rnn.weight_hr_l0)
+    outputs = compiled(one)[0], rnn(other)[0]
+    for y in outputs:
+        y.square().sum().backward()
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(one.grad, other.grad)
+
+
 @pytest.mark.parametrize("cell", ["lstm", "nas_cell", "slstm"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lengths_and_resets(cell, dtype):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cuda import together
 from rnnc.runtime.cuda.driver import graphs, stream_memory
 from rnnc.runtime.cuda.driver.graphs import Graph
-from rnnc.runtime.cuda.wavefront import ops
 
 # T, B, hidden; both directions of 640 units run in two streams.
 SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64), (30, 64, 640))
@@ -148,7 +148,7 @@ def test_a_loop_of_calls_issues_graphs_and_has_the_same_bits(monkeypatch):
 def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
     rnn, x = of_three_layers()
     if place != "launched":
-        monkeypatch.setattr(ops, "_COST", 10**9)
+        monkeypatch.setattr(together, "_COST", 10**9)
     with torch.no_grad():
         wanted = rnn(x)[0].clone()
         for _ in range(6):
@@ -172,9 +172,9 @@ def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, name, fails)
-        patch.setattr(ops, "graph_of", graph_of)
+        patch.setattr(together, "graph_of", graph_of)
         if place == "captured":
-            patch.setattr(ops, "_COST", 4)
+            patch.setattr(together, "_COST", 4)
         with pytest.raises(KeyboardInterrupt), torch.no_grad():
             rnn(x)
     assert bool(made) == (place == "captured")

@@ -71,7 +71,7 @@ def assert_same(found, wanted):
 @pytest.mark.parametrize(
     "options", [{}, {"dropout": 0.3}, {"save": "states"}, {"bias": False}], ids=str
 )
-@pytest.mark.parametrize("name", ["lstm", "gru", "peephole_lstm"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "peephole_lstm", "gru_reset_first", "dreamer_gru"])
 @pytest.mark.parametrize("kind", SHAPES)
 def test_same_bits_as_one_after_the_other(kind, name, options, steps, poisoned):
     cell, dtype = rnnc.cells.get(name), torch.bfloat16

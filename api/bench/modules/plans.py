@@ -109,7 +109,7 @@ class Candidates:
         self.asked = Asked(cell, shape, limits, tf32=tf32)
         self.chosen: Plan = plan_for(cell, shape, limits, tf32=tf32)
         self._tilings = {
-            d: dict.fromkeys([getattr(self.chosen, d), *best_tilings(self.asked, d)])
+            d: dict.fromkeys([self.chosen.kernel(d), *best_tilings(self.asked, d)])
             for d in self.directions
         }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ...runtime.store.files import cache_folder
-from ...runtime.store.usage import cache_usage, clear_cache
+from ...runtime.store.files import cache_folder, cache_usage, clear_cache
 
 cache_app = typer.Typer(
     help="Show or clear the folder of compiled kernels and plans.", no_args_is_help=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...shape import counted
 from .plan import AlternatingPlan
@@ -18,6 +19,9 @@ class StagedAlternatingPlan(AlternatingPlan):
         by_head: whether units are reduced to numbers of a head, so that a block has all units of a
             batch row and a head. Else a thread has one unit.
     """
+
+    # The kernels of later stages read what the forward saved, behind those that write gradients.
+    gradients_in_place: ClassVar[bool] = False
 
     first_stages: tuple[int, ...]
     by_head: bool

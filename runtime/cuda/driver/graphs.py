@@ -114,8 +114,11 @@ class Chain:
         return ctypes.byref(self._last), ctypes.c_size_t(1)
 
 
-def graph_of(issue: Callable[[int], None], stream: int) -> Graph:
-    """Return a graph of launches on a stream that nobody else uses now; nothing runs."""
+def graph_of(issue: Callable[[int], None], stream: int | None) -> Graph:
+    """Return a graph of launches on a stream that nobody else uses now; nothing runs.
+
+    The stream is that of `captured`.
+    """
     from cupy.cuda import runtime
 
     with beside_captures():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from .capture import beside_captures
 from .cublas import blas_of, check_status, workspace_bytes
 from .cublas_lt import Lt, Proposal, cluster_of, lt_of, with_small_clusters
-from .described import is_described
+from .device import is_described
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
 _COMPUTE_64F, _FLOAT, _DOUBLE = 70, 0, 1

@@ -13,7 +13,7 @@ from typing import Any
 from ....codegen.cuda.mma import WARP
 from ....errors import NoCudaError
 from .capture import beside_captures
-from .described import described_limits, is_described
+from .device import described_limits, is_described
 from .driver import NON_BLOCKING, driver_library, resident_blocks, stream_priorities
 from .library import check
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...program.ops import Addressed, Name, Running
-from .described import is_described
+from .device import is_described
 from .driver import NON_BLOCKING, driver_library, stream_priorities
 from .library import check, keeping
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from .described import is_described
+from .device import is_described
 
 _NOTHING = nullcontext()
 _here = threading.local()

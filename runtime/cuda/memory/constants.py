@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..driver.cublas import workspace_bytes
-from ..driver.described import is_described
+from ..driver.device import is_described
 from ..driver.streams import on_device
 from .allocations import device_tensor
 from .kept import freed_with_memory

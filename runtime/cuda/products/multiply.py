@@ -49,7 +49,8 @@ class Multiply(Addressed):
         first, second, to, memory = self.filled(running)
         stream, size = running.stream if self.lane is None else self.lane, self._own
         if size is None:
-            workspace = lasting_workspace(self._device, stream)
+            owner = running.owner if self.lane is None else stream
+            workspace = lasting_workspace(self._device, owner)
             memory, size = workspace.data_ptr(), workspace.nbytes
         self._launch(first, second, to, stream, memory, size)
 

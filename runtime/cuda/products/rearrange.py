@@ -20,8 +20,7 @@ from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.device import device_limits
 from ..driver.streams import on_device
 from ..launch import Kernel
-from ..load import unit_kernel
-from ..units import begin_to_compile, unit_of
+from ..load import begin_to_compile, unit_kernel, unit_of
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
@@ -234,3 +233,7 @@ class CudaMoves(Moves):
         to, jobs = in_order(tensor)
         self._jobs += jobs
         return to
+
+    def copy(self, tensor: Tensor, to: Tensor) -> None:
+        """Fill a tensor of at most four axes without gaps with one of its shape."""
+        self._jobs.append(Job(to, tensor[None]))

@@ -9,11 +9,9 @@ from ...call.call import Call, Tensors
 from ...call.requests import StepBackward
 from ...targets.registry import TARGETS
 from ..driver.streams import on_device
-from .backward_layers import BackwardLayers
-from .product_layers import ProductLayers
+from .backward_layers import BackwardLayers, ProductLayers, TiledLayers
 from .ready import step_ready
 from .tensors import weights_by_gate
-from .tiled_layers import TiledLayers
 
 
 def backward_step(call: Call, tensors: Tensors, backward: StepBackward) -> list[Tensor | None]:

@@ -16,7 +16,7 @@ from ...call.facts import Counts, facts_of
 from ...call.layer_call import LayerCall
 from ...store.tuned import planned
 from ..choose import question_of
-from ..driver.described import is_described
+from ..driver.device import is_described
 from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
@@ -110,7 +110,7 @@ def step_ready(
     plan = planned(asked, "step")
     if not is_described(device):
         plan, _ = least_spilling(asked, plan, (direction,))
-    own, sizes = getattr(plan, direction), CallSizes(max(batch, 1), heads, dim)
+    own, sizes = cast(StepPlan, plan.kernel(direction)), CallSizes(max(batch, 1), heads, dim)
     return StepReady(
         *(batch, heads, dim, dtype),
         torch.float64 if dtype == torch.float64 else torch.float32,

@@ -11,7 +11,7 @@ import torch
 
 from ....codegen.cuda.wavefront import items
 from ..driver.capture import beside_captures
-from ..driver.described import is_described
+from ..driver.device import is_described
 from ..driver.events import new_event, record_event, wait_event
 from ..driver.partition import Partition
 from ..driver.stream_memory import new_stream

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from ...program.ops import Name, Op, Running
-from ..driver.graphs import Graph, graph_of
 from .lanes import Lane, Lanes
-
-# Graphs of one operation: a loop of calls has two sets of addresses, or a few.
-_MOST_GRAPHS = 4
-# To make a graph takes as long as some launches save. Where addresses keep changing, no more are
-# made; where they change now and then, launches pay for new ones.
-_COST, _MOST_SAVED = 4, 32  # launches
 
 
 class _OfLanes(Op):
@@ -91,57 +81,3 @@ class Leave(_OfLane):
     def __call__(self, running: Running) -> None:
         """Let the current stream go on after it."""
         self._lanes.leave(self._lane)
-
-
-class Together(Op):
-    """Operations on one stream, issued together.
-
-    The next layer's kernel is issued behind all products of the layer before, which take the host
-    15 us each: longer than the device needs for them, if it was idle. A graph of them takes 5 us.
-    It holds addresses, so one is made where those of an earlier call come again. Its operations run
-    one after the other, as in the stream. `slots` are the tensors that they use.
-    """
-
-    __slots__ = ("_graphs", "_missed", "_saved", "_slots", "_stream", "lane", "ops")
-
-    def __init__(self, stream: int, ops: Sequence[Op], slots: Sequence[int]) -> None:
-        self.lane = self._stream = stream
-        self.ops, self._slots = tuple(ops), tuple(slots)
-        self._graphs: dict[tuple[int, ...], Graph] = {}
-        self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
-        self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
-
-    def text(self, name: Name) -> str:
-        """Return them in words, one behind the other."""
-        return "; then ".join(op.text(name) for op in self.ops)
-
-    def __call__(self, running: Running) -> None:
-        """Issue them."""
-        addresses = tuple([running.addresses[slot] for slot in self._slots])
-        graph = self._graphs.get(addresses)
-        if graph is None and addresses in self._missed and self._saved >= _COST:
-            graph = self._make(addresses, running)
-        if graph is not None:
-            graph.launch_again(self._stream)
-            self._saved = min(self._saved + 1, _MOST_SAVED)
-            return
-        self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
-        self._issue(running)
-
-    def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
-        """Make a graph for some addresses; None where the driver refuses, as without memory."""
-        if len(self._graphs) == _MOST_GRAPHS:
-            del self._graphs[next(iter(self._graphs))]
-        try:
-            graph = graph_of(lambda _: self._issue(running), self._stream)
-        except RuntimeError:
-            self._saved = -math.inf
-            return None
-        self._graphs[addresses] = graph
-        self._saved -= _COST
-        self._missed.remove(addresses)
-        return graph
-
-    def _issue(self, running: Running) -> None:
-        for op in self.ops:
-            op(running)

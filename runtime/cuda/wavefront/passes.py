@@ -93,7 +93,7 @@ class ForwardPass(Pass):
             kernels.forward(
                 ready,
                 inputs,
-                for_backward=asked.layer_call.for_backward,
+                for_backward=asked.layer_call.saves_gates,
                 stored=asked.layer_call.stored,
                 donated=True,
                 run=run,

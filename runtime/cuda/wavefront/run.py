@@ -20,16 +20,17 @@ from ....codegen.cuda.wavefront.items import Counter, Item, items_of
 from ...call.layer_call import wavefront_error
 from ...program.ops import Op, Running
 from ...program.recorder import issue, recording
-from ..arguments import struct_around
+from ..arguments import with_handover
 from ..driver.partition import Partition
 from ..driver.stream_memory import HandOver, Number
 from ..driver.streams import current_stream
 from ..launch import fill_bytes
 from ..load import load_kernel
 from ..prepared import Prepared
+from ..together import Together
 from ..watchdog import between_layers
 from .lanes import Lane, Lanes, lanes_of
-from .ops import Enter, Fork, Join, Leave, Together
+from .ops import Enter, Fork, Join, Leave
 from .products import Between
 
 _BYTES = 4  # of a counter
@@ -66,8 +67,7 @@ class Counters:
         in the module, for messages. `hands_over` says that something waits for its chunks, of
         `steps` steps.
         """
-        struct: Any = struct_around("LayerArguments", type(arguments))
-        found: ctypes.Structure = struct(
+        return with_handover(
             arguments,
             self.address(Counter("ready", place)) if place else None,
             self.address(Counter("done", place)) if hands_over else None,
@@ -75,7 +75,6 @@ class Counters:
             steps,
             layer,
         )
-        return found
 
 
 class LaterLaunch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -32,8 +32,7 @@ from ....codegen.shape import Direction
 from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
-from ..driver.described import is_described
-from ..driver.device import device_limits
+from ..driver.device import device_limits, is_described
 from ..driver.driver import blocks_per_multiprocessor
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
@@ -123,12 +122,12 @@ def _found(question: Question) -> Schedule:
     whole = Schedule((1,) * layers)
     asked = question_of(layer_call, batch, heads, dim, dtype, device)
     # Not `choose_plan`, which compiles the kernel of a layer that runs alone.
-    plan = getattr(plan_with_room(asked, direction), direction)
+    own = plan_with_room(asked, direction).kernel(direction)
     chunk = chunk_steps(steps, batch)
-    why_not = _why_not(plan, sizes, device)
+    why_not = _why_not(own, sizes, device)
     if why_not or chunk is None:
         return whole._replace(why_not=why_not or f"{steps} steps, fewer than four chunks")
-    plan = replace(plan, wavefront=True)
+    plan = replace(cast(TiledPlan, own), wavefront=True)
     inputs = LayerSizes(layers, steps, batch, heads, heads * dim, gates)
     if order == "auto":
         # The kernel is compiled only if it may be faster.

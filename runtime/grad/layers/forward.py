@@ -134,7 +134,13 @@ def dropped(call: Call, features: Tensor, mask: Tensor) -> Tensor:
 
 
 def stacked(call: Call, each: Sequence[Tensor], moves: Moves) -> Tensor:
-    """Return a state of all runs, (B, N, D) each, as (layers * directions, B, hidden)."""
+    """Return a state of all runs, (B, N, D) each, as (layers * directions, B, hidden).
+
+    One without gaps has the strides of a new tensor, as the results of replayed calls: calls that
+    take turns would not be alike else, where each takes the states of the one before.
+    """
     batch, hidden, own = each[0].shape[0], call.heads * call.dim, 1 if call.both is None else 2
+    if len(each) == own == 1:
+        return each[0].view(1, batch, hidden)
     parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
-    return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
+    return moves.cat(parts, 0)

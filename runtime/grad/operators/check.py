@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ....errors import TensorError
 from ...call.call import Call, Tensors
+from ...call.forms import RowsForm
 from ...call.layer_call import backward_reads
 from ...call.plain import check_memory
-from ...call.rows_form import RowsForm
 from ...call.tensors import ScanInputs, inputs_at
 from ...call.text import CallText
 from ...check.module import check_states

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from ....codegen.shape import Precision, Save
 from ...call.call import Tensors
-from ...call.forms import OWN
+from ...call.forms import OWN, RowsForm
 from ...call.layer_call import Choice, Order, cell_of
 from ...call.masks import RESTART
 from ...call.ragged import Ragged, as_of_one_layer
-from ...call.rows_form import RowsForm
 from ...call.settings import Asked, Settings
 from ...call.text import CallText, text_in_graph, write_call
 from .call import call_op

@@ -1,8 +1,9 @@
-"""`rnnc.convert`: the recurrent modules of a model on the kernels, in place."""
+"""`rnnc.convert`: the recurrent modules of a model on the kernels, in place, with a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,44 @@ from torch.nn.utils.parametrize import is_parametrized
 from ....errors import TensorError
 from ...call.options import check_flag
 from ..base import OnKernels
-from ..serve import why_no_kernels
-from .faster import faster_by_torch
+from ..own import why_no_kernels
+from .faster import DECIDED_ON, TABLE, faster_by_torch
 from .plain import CLASSES, change_class
-from .report import Report
+
+
+@dataclass(frozen=True)
+class Report:
+    """Changes that `rnnc.convert` made to the recurrent modules of a model. Its `str` is a table.
+
+    Attributes:
+        replaced: the old and the new class of each module that has a new one, by its name.
+        left: why each other module was left, by its name.
+    """
+
+    replaced: dict[str, tuple[str, str]]
+    left: dict[str, str]
+
+    def __str__(self) -> str:
+        rows = [(name or "(model)", *classes) for name, classes in self.replaced.items()]
+        blocks = [_table(("module", "was", "is"), rows)] if rows else []
+        if self.left:
+            left = [(name or "(model)", why) for name, why in self.left.items()]
+            blocks.append(_table(("left", "why"), left))
+        if any("faster" in why for why in self.left.values()):
+            blocks.append(
+                f"Decided by {DECIDED_ON}, as measured: {TABLE}. force=True converts these too."
+            )
+        return "\n\n".join(blocks) or "no recurrent modules of torch"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [
+        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    ]
+    return "\n".join(lines)
+
 
 _TORCHS = {cls: torchs for torchs, both in CLASSES.items() for cls in (torchs, *both)}
 _NAMES = frozenset(cls.__name__ for cls in CLASSES)

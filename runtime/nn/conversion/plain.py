@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from ..base import TwoStates
-from ..cells import GRUCell, LSTMCell, RNNCell
-from ..modules import GRU, LSTM, RNN
+from ..modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from ..sequences import Sequences
 from ..steps import Cells
 

@@ -56,7 +56,9 @@ def parts_of(
     found = []
     for first in range(0, len(weights), count):
         W, recurrent, *others, matrix = weights[first : first + count]
-        own = None if order is None else others.pop()
+        own = None
+        if order is not None:  # torch 2.11 follows no `pop` in a compiled call
+            *others, own = others
         assert recurrent is not None
         assert matrix is not None
         found.append(Part(recurrent, matrix, [W, own, *others], order or ()))

@@ -21,8 +21,8 @@ from rnnc.runtime.cpu import compiler as compilers
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import compiled
 from rnnc.runtime.store import files as cache
+from rnnc.runtime.store.files import clear_cache
 from rnnc.runtime.store.sealed import write_sealed
-from rnnc.runtime.store.usage import clear_cache
 
 PROGRAM = """
 import torch, rnnc

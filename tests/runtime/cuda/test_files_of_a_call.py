@@ -12,7 +12,7 @@ import torch
 from rnnc.runtime.cuda.driver import room
 
 ROOT = Path(rnnc.__file__).resolve().parents[1]
-MOST = 11
+MOST = 8
 SIZES = {"block": 64, "cluster": 256, "grid": 256}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from rnnc.runtime.cuda.load import compile_unit, unit_of
 from rnnc.runtime.cuda.products import rearrange as module
 from rnnc.runtime.cuda.products.rearrange import Job, rearrange
-from rnnc.runtime.cuda.units import compile_unit, unit_of
 
 DTYPES = list(module._TYPES)
 

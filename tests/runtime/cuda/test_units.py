@@ -7,7 +7,7 @@ import threading
 import pytest
 import rnnc
 from rnnc.codegen.render import Unit
-from rnnc.runtime.cuda import nvrtc, units
+from rnnc.runtime.cuda import load, nvrtc
 
 
 @pytest.fixture
@@ -29,26 +29,26 @@ def test_what_a_thread_has_begun_is_compiled_once(cache, monkeypatch):
 
     monkeypatch.setattr(nvrtc, "_compiled", noted)
     unit = unit_named("begun")
-    units.begin_to_compile(unit, "sm_90")
-    assert units._begun(unit, "sm_90").result()
+    load.begin_to_compile(unit, "sm_90")
+    assert load._begun(unit, "sm_90").result()
     assert not cache.exists()  # the thread writes nothing
-    assert units.compile_unit(unit, "sm_90").cubin
+    assert load.compile_unit(unit, "sm_90").cubin
     assert len(list(cache.glob("*.cubin"))) == 1
-    units.begin_to_compile(unit, "sm_90")
+    load.begin_to_compile(unit, "sm_90")
     assert len(compiled) == 1
     assert compiled[0] is not threading.main_thread()
 
 
 def test_what_is_kept_is_not_compiled_again(cache, monkeypatch):
     unit = unit_named("kept")
-    units.compile_unit(unit, "sm_90")
-    monkeypatch.setattr(units, "_begun", None)
-    units.begin_to_compile(unit, "sm_90")
+    load.compile_unit(unit, "sm_90")
+    monkeypatch.setattr(load, "_begun", None)
+    load.begin_to_compile(unit, "sm_90")
 
 
 def test_an_error_of_the_thread_is_the_callers(cache):
     unit = unit_named("wrong", "no code")
-    units.begin_to_compile(unit, "sm_90")
+    load.begin_to_compile(unit, "sm_90")
     for _ in range(2):
         with pytest.raises(rnnc.CompileError, match="NVRTC refused"):
-            units.compile_unit(unit, "sm_90")
+            load.compile_unit(unit, "sm_90")

@@ -8,11 +8,11 @@ import threading
 import time
 
 import pytest
+import rnnc
 import torch
 from rnnc.runtime.process import turns
-from rnnc.runtime.process.turns import short_turns, short_turns_of_backward
+from rnnc.runtime.process.turns import short_turns_of_backward
 
-CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 USUAL, SHORT = 0.004, pytest.approx(1e-4)
 
 
@@ -47,8 +47,8 @@ def becomes(wanted, within=30.0):
 
 def test_turns_are_short_inside_and_for_a_while_afterwards(usual, monkeypatch):
     monkeypatch.setattr(turns, "_PERIOD", 0.3)
-    with short_turns(CUDA):
-        with short_turns(CUDA):
+    with turns.SHORT_TURNS:
+        with turns.SHORT_TURNS:
             assert sys.getswitchinterval() == SHORT
         time.sleep(3.5 * turns._PERIOD)
         assert sys.getswitchinterval() == SHORT
@@ -58,26 +58,28 @@ def test_turns_are_short_inside_and_for_a_while_afterwards(usual, monkeypatch):
 
 
 def test_a_call_on_a_cpu_leaves_turns_as_usual(usual):
-    with short_turns(CPU):
-        assert sys.getswitchinterval() == usual
-    short_turns_of_backward(CPU)
-    assert sys.getswitchinterval() == usual
+    wx, R = torch.randn(2, 3, 1, 4, 1, requires_grad=True), torch.randn(1, 1, 4, 4)
+    seen = []
+    (h,), _ = rnnc.scan("elman", wx, R)
+    wx.register_hook(lambda _: seen.append(sys.getswitchinterval()))
+    h.sum().backward()
+    assert [*seen, sys.getswitchinterval()] == [usual] * 2
 
 
 def test_turns_stay_short_from_call_to_call(usual, monkeypatch):
     monkeypatch.setattr(turns, "_PERIOD", 0.5)
     for _ in range(20):
-        with short_turns(CUDA):
+        with turns.SHORT_TURNS:
             pass
         time.sleep(0.1)
         assert sys.getswitchinterval() == SHORT
     assert becomes(usual)
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         assert sys.getswitchinterval() == SHORT
 
 
 def test_an_error_ends_them(usual):
-    with pytest.raises(KeyboardInterrupt), short_turns(CUDA):
+    with pytest.raises(KeyboardInterrupt), turns.SHORT_TURNS:
         raise KeyboardInterrupt
     assert becomes(usual)
 
@@ -86,12 +88,12 @@ def test_the_last_of_several_threads_ends_them(usual):
     inside, leave = threading.Event(), threading.Event()
 
     def call():
-        with short_turns(CUDA):
+        with turns.SHORT_TURNS:
             inside.set()
             leave.wait(30)
 
     thread = threading.Thread(target=call)
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         thread.start()
         assert inside.wait(30)
     time.sleep(3 * turns._PERIOD)
@@ -103,28 +105,28 @@ def test_the_last_of_several_threads_ends_them(usual):
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_what_a_caller_sets_meanwhile_stays(inside):
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         if inside:
             sys.setswitchinterval(0.002)
     if not inside:
         sys.setswitchinterval(0.002)
     time.sleep(3 * turns._PERIOD)
     assert sys.getswitchinterval() == pytest.approx(0.002)
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         assert sys.getswitchinterval() == SHORT
     assert becomes(pytest.approx(0.002))
 
 
 def test_a_shorter_interval_stays():
     sys.setswitchinterval(2e-5)
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         assert sys.getswitchinterval() == pytest.approx(2e-5)
     time.sleep(3 * turns._PERIOD)
     assert sys.getswitchinterval() == pytest.approx(2e-5)
 
 
 def test_who_waits_inside_leaves_turns_as_usual(usual):
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         with turns.SHORT_TURNS.paused():
             assert sys.getswitchinterval() == usual
         assert sys.getswitchinterval() == SHORT
@@ -138,7 +140,7 @@ def test_the_thread_that_ends_them_ends_too_and_comes_again(usual, monkeypatch):
     monkeypatch.setattr(turns, "_LAST_LOOKS", 3)
     for _ in range(2):
         before = set(threading.enumerate())
-        with short_turns(CUDA):
+        with turns.SHORT_TURNS:
             (thread,) = set(threading.enumerate()) - before
             assert thread.daemon
         thread.join(30)
@@ -151,13 +153,13 @@ def test_turns_stay_usual_where_no_thread_can_end_them(usual, monkeypatch):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         assert sys.getswitchinterval() == usual
 
 
 def intervals_of_a_fork(results):
     results.put(sys.getswitchinterval())
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         results.put(sys.getswitchinterval())
     results.put(becomes(pytest.approx(USUAL)))
 
@@ -169,7 +171,7 @@ def test_a_forked_process_begins_with_the_usual_turns(monkeypatch):
     sys.setswitchinterval(USUAL)
     fork = multiprocessing.get_context("fork")
     results = fork.SimpleQueue()
-    with short_turns(CUDA):
+    with turns.SHORT_TURNS:
         process = fork.Process(target=intervals_of_a_fork, args=(results,))
         process.start()
         process.join(60)
@@ -186,7 +188,7 @@ class Node(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        short_turns_of_backward(CUDA)
+        short_turns_of_backward()
         ctx.seen.append(sys.getswitchinterval())
         if ctx.error:
             raise ctx.error

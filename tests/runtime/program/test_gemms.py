@@ -9,8 +9,7 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.runtime.call.facts import facts_of
 from rnnc.runtime.call.tensors import Saved
-from rnnc.runtime.program.called_sums import called_sums
-from rnnc.runtime.program.gemms import gates_again, recurrent_sums, sums_over_time
+from rnnc.runtime.program.gemms import called_sums, gates_again, recurrent_sums, sums_over_time
 from rnnc.runtime.program.multiplier import TORCH
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]

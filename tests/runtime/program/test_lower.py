@@ -12,7 +12,8 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.request import steps_like
 from rnnc.runtime.call.call import Tensors
 from rnnc.runtime.call.settings import Asked, call_of
-from rnnc.runtime.cuda.driver.described import describe
+from rnnc.runtime.cuda.driver.device import describe
+from rnnc.runtime.cuda.together import Together, step_together
 from rnnc.runtime.grad.compute import forward_of
 from rnnc.runtime.program import lower as lowering
 from rnnc.runtime.program.lower import lower
@@ -71,7 +72,7 @@ def check_program(program, inputs):
         elif isinstance(op, Free):
             there -= set(op._slots)
         for each in getattr(op, "ops", [op]):
-            used = {slot for _, slot, _ in each._places} if isinstance(each, Addressed) else set()
+            used = {slot for _, slot, _ in each.places} if isinstance(each, Addressed) else set()
             if not {slot for slot in used if slot >= 0} <= there:
                 raise ProgramError(f"{what} uses memory that is gone")
         if op.lane is not None:
@@ -124,6 +125,23 @@ def test_programs_are_complete_and_in_order(case, lowered):
         assert f"rnnc_{direction}" in text or "steps of a product and a kernel" in text
     names = [name for name, _ in rnnc.RNN(cell, sizes.head_dim, sizes.head_dim).named_parameters()]
     assert all(f"d_{name}: t" in text for name in ("x", *names))
+
+
+@pytest.mark.parametrize("heads", [1, 12])
+@pytest.mark.parametrize("name", ["gru_reset_first", "joint_norm_lstm"])
+def test_a_step_by_the_kernels_of_sequences_is_issued_together(name, heads, lowered):
+    program_of(rnnc.cells.get(name), Sizes(heads, 768 // heads, steps=1), "H200")
+    (program, inputs), (backward, _) = lowered
+    work = [op for op in program.ops if isinstance(op, Addressed)]
+    program.ops = step_together(program.ops)
+    check_program(program, inputs)
+    (one,) = [op for op in program.ops if not isinstance(op, Allocate | AllocateTogether | Free)]
+    assert isinstance(one, Together)
+    assert one.ops == tuple(work)
+    assert one.lane is None
+    # Operators of torch allocate what they return: a graph would not see that.
+    assert any(isinstance(op, Operate) for op in backward.ops)
+    assert step_together(backward.ops) is backward.ops
 
 
 @pytest.mark.parametrize(("cell", "carried"), [("mingru", 1), ("lru", 2)])

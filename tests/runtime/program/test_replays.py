@@ -259,7 +259,7 @@ def test_tensors_of_other_streams_are_freed_after_the_join():
         lane = x + 1  # an allocation of its own, as an operator's result
         if recorder is None:
             return [x * 2 + 1]
-        slot = recorder.place(lane.data_ptr()).slot
+        slot, _ = recorder.place(lane.data_ptr())
 
         def note(running, _):
             freed.append(running.tensors[slot] is None)

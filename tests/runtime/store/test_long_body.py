@@ -10,7 +10,7 @@ from rnnc import Gate, State, tanh
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.derive import derive
 from rnnc.runtime.cpu.compile import CppToolchain
-from rnnc.runtime.store import long_body
+from rnnc.runtime.store import long_work
 from rnnc.runtime.store.compiled import compile_cell
 
 
@@ -23,11 +23,11 @@ def test_a_long_body_is_told_of_once_and_says_what_to_write(monkeypatch, tmp_pat
 
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
     count = len(derive(unrolled).backward.statements)
-    monkeypatch.setattr(long_body, "MOST_STATEMENTS", count)
+    monkeypatch.setattr(long_work, "MOST_STATEMENTS", count)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compile_cell(unrolled, CpuPlan("float64"), CppToolchain())
-    monkeypatch.setattr(long_body, "MOST_STATEMENTS", count - 1)
+    monkeypatch.setattr(long_work, "MOST_STATEMENTS", count - 1)
     plans = CpuPlan("float32"), CpuPlan("float32", reverse=True)
     with pytest.warns(RuntimeWarning, match=rf"unrolled .* {count} st.*rnnc\.repeat\(n") as found:
         _ = [compile_cell(unrolled, plan, CppToolchain()) for plan in plans]

@@ -5,6 +5,10 @@
 // to shared memory, and its warps' parts of sums over the units. After a barrier the next stage has
 // the products with R transposed of called gates, and the sums. The product for the states comes
 // last. Parts of sums have one buffer: all warps have read it before the last barrier of the step.
+//
+// In a wavefront no step is read or handed over early: each thread waits for the chunk of a step
+// before it copies any of its gradients, and a warp says that step t + 1 is stored after its stores
+// of it: at the end of step t or, where gradients take the way by shared memory, beside step t.
 #pragma once
 
 #include "lib/exchange/handover.cuh"

@@ -6,6 +6,10 @@
 // One buffer of each is enough for a stage: all warps have read it before the barrier at the end of
 // the step, and the next step writes it again after that. Arguments of called gates lie behind the
 // states in the buffer of the next step.
+//
+// In a wavefront no step is read or handed over early: each thread waits for the chunk of a step
+// before it copies any of its inputs, and a warp stores the results of step t beside step t + 1,
+// after which it says, at step t + 2, that they are stored.
 #pragma once
 
 #include "lib/exchange/handover.cuh"

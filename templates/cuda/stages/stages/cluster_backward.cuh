@@ -19,6 +19,10 @@
 //   has pushed for that exchange two iterations later, which is after a barrier that all of its
 //   warps pass once they have seen this phase complete.
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
+//
+// In a wavefront no step is read or handed over early: each thread waits for the chunk of a step
+// before it copies any of its gradients, and a warp stores the gradients of step t at its end,
+// after which it says, at the end of step t - 1, that they are stored.
 #pragma once
 
 #include "lib/exchange/handover.cuh"

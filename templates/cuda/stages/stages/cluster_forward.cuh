@@ -19,6 +19,10 @@
 //   has pushed for that exchange two steps later, which is after all of its warps that wait for it
 //   have seen this phase complete.
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
+//
+// In a wavefront no step is read or handed over early: each thread waits for the chunk of a step
+// before it copies any of its inputs, and a warp stores the states of step t beside step t + 1,
+// after which it says, at step t + 2, that they are stored.
 #pragma once
 
 #include "lib/stages/cluster/items_forward.cuh"

@@ -1,5 +1,9 @@
 #pragma once
 #include "lib/ptx/types.cuh"
+namespace emulation {
+// Of a test, if it has one: is told of a counter of a wavefront, and of its new number.
+inline void (*handover)(const unsigned*, unsigned);
+}  // namespace emulation
 namespace rnnc {
 inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(static_cast<const char*>(pointer) - shared);
@@ -42,6 +46,16 @@ void st_relaxed_gpu(char* to, T word) {
 template <typename T>
 void red_add(T* to, T value) {
   *to += value;
+}
+// Counters of a wavefront.
+inline u32 ld_acquire_gpu(const u32* from) {
+  if (emulation::handover) emulation::handover(from, 0);
+  return *from;
+}
+inline void red_add_relaxed_gpu(u32* to, u32 value) { *to += value; }
+inline void red_add_release_gpu(u32* to, u32 value) {
+  *to += value;
+  if (emulation::handover) emulation::handover(to, *to);
 }
 inline void prefetch_l2(const void*) {}
 }  // namespace rnnc

@@ -14,7 +14,8 @@ import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.wavefront.groups import Chip
 from rnnc.codegen.cuda.wavefront.items import Counter
-from rnnc.runtime.cuda.wavefront import lanes, ops, products, run, schedule
+from rnnc.runtime.cuda import together
+from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
 
 CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
 WORKSPACE = 64  # bytes, of each product
@@ -187,7 +188,7 @@ def driver(simulated_gpu, monkeypatch):
     own = Lanes(torch.device("cpu"))
     monkeypatch.setattr(run, "lanes_of", lambda _: own)
     monkeypatch.setattr(run, "Counters", Counted)
-    monkeypatch.setattr(ops, "graph_of", driver.graph_of)
+    monkeypatch.setattr(together, "graph_of", driver.graph_of)
     monkeypatch.setattr(products, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rnnc.runtime.cuda.wavefront import ops
-from rnnc.runtime.cuda.wavefront.ops import Together
+from rnnc.runtime.cuda import together
+from rnnc.runtime.cuda.together import Together
 from rnnc.runtime.program.ops import Running
 
 LANE = 7
@@ -32,7 +32,7 @@ MADE: list[Graph] = []
 
 @pytest.fixture(autouse=True)
 def graphs(monkeypatch):
-    monkeypatch.setattr(ops, "graph_of", Graph)
+    monkeypatch.setattr(together, "graph_of", Graph)
     ISSUED.clear()
     MADE.clear()
 
@@ -92,7 +92,7 @@ def test_addresses_that_keep_changing_make_few_graphs(issue):
 
 def test_launches_pay_for_further_graphs(issue):
     for place in range(30):
-        for _ in range(1 + ops._COST):
+        for _ in range(1 + together._COST):
             issue(place, 0, 0)
     assert len(MADE) == 30
 
@@ -103,7 +103,7 @@ def test_an_error_while_a_graph_is_made_keeps_none(issue, monkeypatch):
 
     issue(10, 20, 30)
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "graph_of", fails)
+        patch.setattr(together, "graph_of", fails)
         with pytest.raises(KeyboardInterrupt):
             issue(10, 20, 30)
     assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
@@ -116,7 +116,26 @@ def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
         asked.append(stream)
         raise RuntimeError("cudaErrorMemoryAllocation")
 
-    monkeypatch.setattr(ops, "graph_of", refuses)
+    monkeypatch.setattr(together, "graph_of", refuses)
     for _ in range(5):
         assert issue(10, 20, 30) == [(0, 10), (2, 30)]
     assert asked == [LANE]
+
+
+def test_a_stream_without_a_lane_is_captured_by_another_one(monkeypatch):
+    """Products still use the workspace of the stream that the graph is launched on."""
+    seen = []
+
+    class Captured:
+        def __init__(self, issue, stream):
+            assert stream is None
+            issue(99)
+
+        def launch_again(self, stream):
+            seen.append(("graph", stream))
+
+    monkeypatch.setattr(together, "graph_of", Captured)
+    one = Together(None, [lambda running: seen.append((running.stream, running.owner))], [0])
+    for _ in range(3):
+        one(Running(5, [None], [10]))
+    assert seen == [(5, 5), (99, 5), ("graph", 5), ("graph", 5)]

@@ -1,0 +1,84 @@
+"""Operations that are issued to a GPU together: as a graph, where addresses come again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..program.ops import Addressed, Allocate, AllocateTogether, Free, Name, Op, Running
+from .driver.graphs import Graph, graph_of
+
+# Graphs of one operation: a loop of calls has two sets of addresses, or a few.
+_MOST_GRAPHS = 4
+# To make a graph takes as long as some launches save. Where addresses keep changing, no more are
+# made; where they change now and then, launches pay for new ones.
+_COST, _MOST_SAVED = 4, 32  # launches
+_FEWEST = 3  # launches of a step that a graph replaces
+
+
+class Together(Op):
+    """Operations on one stream, issued together.
+
+    Each launch takes the host as long as a short kernel runs, or longer. A graph of some takes it
+    5 us. It holds addresses, so one is made where those of an earlier call come again. Its
+    operations run one after the other, as in the stream. `slots` are the tensors that they use.
+    """
+
+    __slots__ = ("_graphs", "_missed", "_saved", "_slots", "lane", "ops")
+
+    def __init__(self, lane: int | None, ops: Sequence[Op], slots: Sequence[int]) -> None:
+        self.lane = lane
+        self.ops, self._slots = tuple(ops), tuple(slots)
+        self._graphs: dict[tuple[int, ...], Graph] = {}
+        self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
+        self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
+
+    def text(self, name: Name) -> str:
+        """Return them in words, one behind the other."""
+        return "; then ".join(op.text(name) for op in self.ops)
+
+    def __call__(self, running: Running) -> None:
+        """Issue them."""
+        addresses = tuple([running.addresses[slot] for slot in self._slots])
+        graph = self._graphs.get(addresses)
+        if graph is None and addresses in self._missed and self._saved >= _COST:
+            graph = self._make(addresses, running)
+        if graph is not None:
+            graph.launch_again(running.stream if self.lane is None else self.lane)
+            self._saved = min(self._saved + 1, _MOST_SAVED)
+            return
+        self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
+        self._issue(running)
+
+    def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
+        """Make a graph for some addresses; None where the driver refuses, as without memory."""
+        if len(self._graphs) == _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        given = running.tensors, running.addresses, running.stream
+        try:
+            graph = graph_of(lambda stream: self._issue(Running(stream, *given)), self.lane)
+        except RuntimeError:
+            self._saved = -math.inf
+            return None
+        self._graphs[addresses] = graph
+        self._saved -= _COST
+        self._missed = [each for each in self._missed if each != addresses]
+        return graph
+
+    def _issue(self, running: Running) -> None:
+        for op in self.ops:
+            op(running)
+
+
+def step_together(ops: Sequence[Op]) -> Sequence[Op]:
+    """Return the operations of a single step with its launches as one, behind its allocations.
+
+    They stay as they are where there is other work than launches on the current stream, or little.
+    """
+    memory = [op for op in ops if isinstance(op, Allocate | AllocateTogether)]
+    freed = [op for op in ops if isinstance(op, Free)]
+    work = [op for op in ops if isinstance(op, Addressed) and op.lane is None]
+    if len(work) < _FEWEST or len(memory) + len(freed) + len(work) < len(ops):
+        return ops
+    slots = sorted({slot for op in work for _, slot, _ in op.places})
+    return [*memory, Together(None, work, slots), *freed]
