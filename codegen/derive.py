@@ -97,7 +97,7 @@ class Pointwise:
 
 
 @lru_cache(maxsize=256)
-def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
+def derive(cell: CellSpec, activations: bool = True, early_sums: bool = False) -> Pointwise:
     """Derive the pointwise programs of a cell.
 
     Args:
@@ -105,6 +105,8 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         activations: whether the forward may save a function of a gate in place of the gate, if the
             backward needs nothing else. Else it saves only gates, which can be recomputed from
             states.
+        early_sums: whether sums over the units of a head in the backward wait for no others, if
+            that saves an exchange of a step. There are more of them then.
 
     Returns:
         The forward map and its adjoint. Reverse mode accumulates cotangents over the distinct
@@ -125,15 +127,16 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         "constants": cell.constants,
     }
     by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
-    found = _derive(cell.model_copy(update=by_name), activations)
+    found = _derive(cell.model_copy(update=by_name), activations, early_sums)
     gates = [g.name for g in cell.gates]
     values = [value for g in gates for value in (g, *(f"{name}_{g}" for name in TABLE))]
     values += [name for name in found.saved if name not in values]
     return replace(found, cell=cell, saved=tuple(sorted(found.saved, key=values.index)))
 
 
-def _derive(cell: CellSpec, activations: bool) -> Pointwise:
-    found = derive_stages(cell, _activations if activations else lambda *_: {})
+def _derive(cell: CellSpec, activations: bool, early_sums: bool) -> Pointwise:
+    functions = _activations if activations else lambda *_: {}
+    found = derive_stages(cell, functions, early_sums=early_sums)
     return Pointwise(
         cell=cell,
         forward=whole(found.stages.forward),

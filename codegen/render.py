@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import jinja2
 
+from ..cellspec.cell import CellSpec
 from ..cellspec.stages.words import exchanges_in_words
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .cuda.stage_tables import stage_tables
-from .derive import Pointwise
+from .derive import Pointwise, derive
 from .emit import emit_called_functions, emit_used_functions, needs_more_functions, spelled
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions, runs_in_blocks
@@ -144,6 +145,20 @@ def _cpp_unit(file: str, scalar: str) -> Unit:
 
 def _text(file: str) -> str:
     return resources.files("rnnc.templates").joinpath(file).read_text("utf-8")
+
+
+def derive_for(cell: CellSpec, plan: CpuPlan | KernelPlan) -> Pointwise:
+    """Derive the programs that a plan's kernels run.
+
+    Args:
+        cell: any cell that they run.
+        plan: of the kernels.
+    """
+    activations = plan.save == "gates"
+    # Of other plans the key of the cache is that of callers without a plan.
+    if plan.early_sums and cell.has_stages:
+        return derive(cell, activations=activations, early_sums=True)
+    return derive(cell, activations=activations)
 
 
 def register_template(

@@ -14,7 +14,7 @@ from ..codegen.cuda.source import cuda_source
 from ..codegen.derive import Pointwise, derive
 from ..codegen.plan import Plan
 from ..codegen.program import lines_of
-from ..codegen.render import Source, render
+from ..codegen.render import Source, derive_for, render
 from ..codegen.source_terms import source_terms
 from ..errors import CompileError
 from ..runtime.cuda.nvrtc import compile_cuda, cubin_with_lines, ptx_of
@@ -102,10 +102,10 @@ class Code:
         if plan is not None:
             texts += cuda_texts(cell, plan, terms)
             texts.append(cpp_text(cell, terms))
-            own = derive(cell, activations=plan.save == "gates")
             units = cuda_source(cell, plan).units
             try:
                 for unit in units:
+                    own = derive_for(cell, unit.plan)
                     texts.append(_ptx(unit, own, plan.arch, terms))
                     uses += _uses(unit, plan)
             except CompileError as error:
@@ -143,9 +143,10 @@ def cuda_texts(cell: CellSpec, plan: Plan, terms: Terms) -> tuple[Text, ...]:
         plan: of its kernels.
         terms: of its equations.
     """
-    own = derive(cell, activations=plan.save == "gates")
     units = cuda_source(cell, plan).units
-    return tuple(_text(f"CUDA, {u.plan.directions[0]}", u, own, terms) for u in units)
+    return tuple(
+        _text(f"CUDA, {u.plan.directions[0]}", u, derive_for(cell, u.plan), terms) for u in units
+    )
 
 
 def cpp_text(cell: CellSpec, terms: Terms) -> Text:

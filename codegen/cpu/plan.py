@@ -40,6 +40,7 @@ class CpuPlan:
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     provided_to_stages: ClassVar[frozenset[str]] = frozenset()
     passed: ClassVar[frozenset[str]] = frozenset()
+    early_sums: ClassVar[bool] = False
     directions: ClassVar[tuple[Direction, ...]] = DIRECTIONS
 
     def as_compiled(self) -> Self:

@@ -101,6 +101,7 @@ class KernelPlan(ABC):
     passed: ClassVar[frozenset[str]] = provided
     # Whether its kernels compute once per unit what follows from params alone.
     hoists: ClassVar[bool] = False
+    early_sums: ClassVar[bool] = False  # whether its backward is derived so; see `derive`
     gradients_in_place: ClassVar[bool] = True  # what was saved of a step has been read by then
     provided_to_stages: ClassVar[frozenset[str]] = frozenset({"rsqrt"})  # besides, to such cells
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"

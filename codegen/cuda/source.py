@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...cellspec.cell import CellSpec
-from ..derive import derive
 from ..plan import Plan
-from ..render import Source, render
+from ..render import Source, derive_for, render
 from .kernel_plan import KernelPlan
 from .kinds import KINDS
 from .unit_plan import UnitPlan
@@ -120,7 +119,7 @@ def kernel_source(cell: CellSpec, plan: KernelPlan) -> Source:
         PlanError: kernels of the plan's kind do not run the cell.
     """
     KINDS[plan.kind].check(cell)
-    pointwise = derive(cell, activations=plan.save == "gates")
+    pointwise = derive_for(cell, plan)
     if isinstance(plan, UnitPlan) and plan.direction == "forward" and plan.save == "states":
         pointwise = replace(pointwise, saved=())  # a backward reads the gates' inputs
     return render(pointwise, plan)

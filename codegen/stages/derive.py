@@ -12,6 +12,7 @@ from ..gradient_only import known_values
 from ..origins import of_terms, rewritten_origins
 from ..program import Program
 from .cotangents import cotangents_of_arguments, returned_exchanges
+from .early_sums import backward_sums
 from .exchange import Exchanged, Product, Statistic
 from .lower import Lowered, lowered
 from .programs import Stages
@@ -46,7 +47,9 @@ class _Directed:
     values: tuple[str, ...]
 
 
-def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
+def derive_stages(
+    cell: CellSpec, activations_of: Activations, *, early_sums: bool = False
+) -> Derived:
     """Derive the programs of a cell.
 
     One reverse mode gives the gradients of all stages: its results are the new states and the
@@ -55,6 +58,8 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
     Args:
         cell: the cell; one without stages has one program per direction.
         activations_of: gives the functions of gates that are saved in place of the gates.
+        early_sums: whether the backward's sums that wait for others are replaced by more sums that
+            do not, where that saves an exchange.
     """
     # Not at the top: sympy takes half a second to import.
     from ..reverse_mode import reverse_mode
@@ -89,7 +94,7 @@ def derive_stages(cell: CellSpec, activations_of: Activations) -> Derived:
         origins=rewritten_origins(rewritten_origins(back.origins, cotangents), kept),
     )
     final = dict(zip(asked, rewritten(gradients, kept), strict=True))
-    backward = _backward(cell, low, final, numbers, wishes)
+    backward = _backward(cell, low, final, wishes, early_sums)
     needed = {symbol.name for program in backward.programs for symbol in program.inputs}
     marks = {name: value for name, value in low.marks.items() if name in needed}
     forward = _forward(cell, low, updates, kept, marks)
@@ -159,27 +164,24 @@ def _backward(
     cell: CellSpec,
     low: Lowered,
     gradients: Mapping[str, Node],
-    numbers: list[str],
     wishes: Wishes,
+    early_sums: bool,
 ) -> _Directed:
     """The stages that compute the gradients, each as early as the exchanges allow."""
-    exchanges = returned_exchanges(low)
-    sources = {name: each for each in exchanges for name in each.gives_back}
-
-    def reads(exchanged: Exchanged) -> list[Node]:
-        if isinstance(exchanged, Product):
-            return [gradients[exchanged.gate]]
-        return [gradients[name.removeprefix("d_")] for name in exchanged.reads]
-
-    rounds = in_rounds(exchanges, reads, sources)
+    early = backward_sums(returned_exchanges(low), gradients, early=early_sums)
+    sources = {name: each for each in early.exchanges for name in each.gives_back}
+    rounds = in_rounds(early.exchanges, early.reads, sources)
     after = {n: i for i, each in enumerate(rounds, 1) for e in each for n in e.gives_back}
+    needed = {n: i for i, each in enumerate(rounds) for e in each for n in e.reads}
     stages: list[dict[str, Node]] = [{} for _ in range(len(rounds) + 1)]
     states = {state.name for state in cell.states}
-    for name, value in gradients.items():
+    for name, value in early.gradients.items():
         place = max((after.get(n, 0) for n in symbol_names([value])), default=0)
         # All stages read the cotangents of the new states, whose memory those before them take.
-        stages[len(rounds) if name in states else place][f"d_{name}"] = value
-    contributions = [f"d_{name}" for name in numbers]
+        place = len(rounds) if name in states else needed.get(f"d_{name}", place)
+        stages[place][f"d_{name}"] = value
+    sums = [e for e in early.exchanges if isinstance(e, Statistic)]
+    contributions = [name for each in sums for name in each.reads]
     programs, left = write_stages(cell, low, stages, contributions, wishes)
-    products = [e.argument for e in exchanges if isinstance(e, Product)]
+    products = [e.argument for e in early.exchanges if isinstance(e, Product)]
     return _Directed(programs, rounds, (*products, *contributions, *left))

@@ -11,8 +11,7 @@ from typing import Protocol, TypeVar
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
-from ...codegen.derive import derive
-from ...codegen.render import Source, render
+from ...codegen.render import Source, derive_for, render
 from .digest import package_digest
 from .files import Cached, cached, file_name
 from .log import log
@@ -74,7 +73,7 @@ def compile_cell(
     """
 
     def source() -> Source:
-        pointwise = derive(cell, activations=plan.save == "gates")
+        pointwise = derive_for(cell, plan)
         tell_of_long_body(pointwise)
         return render(pointwise, plan)
 

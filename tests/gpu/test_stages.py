@@ -20,6 +20,19 @@ LENGTHS = torch.tensor([37, 0, 1, 30, 12, 36, 2, 5, 20, 37, 9])
 RESET = torch.rand(T, B, generator=torch.Generator().manual_seed(2)) < 0.2
 MASKS = {"lengths": LENGTHS, "reset": RESET}
 
+# Heads that have a plan only without the margin of registers, by a variant that is named
+# (tests/codegen/cuda/test_staged_sizes.py).
+LARGE = [
+    ("layer_norm_lstm", torch.bfloat16, "block", 80),
+    ("layer_norm_lstm", torch.bfloat16, "cluster", 384),
+    ("mogrifier_lstm", torch.bfloat16, "block", 8),
+    ("mogrifier_lstm", torch.bfloat16, "grid", 192),
+    ("wmc_lstm", torch.float32, "block", 24),
+    ("mogrifier_lstm", torch.float32, "cluster", 48),
+    ("rhn", torch.float32, "grid", 768),
+    ("mgu", torch.bfloat16, "grid", 2376),
+]
+
 
 @pytest.fixture
 def cell(name, staged_cells) -> rnnc.Cell:
@@ -87,6 +100,14 @@ def test_modules(cell, variant, dtype, errors_are_small, poisoned):
 def test_lengths_and_resets(cell, variant, dtype, errors_are_small, poisoned):
     dim = DIMS[variant][1]
     compare(cell, variant, dtype, dim, MASKS, errors_are_small, bidirectional=True)
+
+
+@pytest.mark.parametrize("call", [{}, MASKS], ids=["whole", "masked"])
+@pytest.mark.parametrize(("name", "dtype", "variant", "dim"), LARGE)
+def test_heads_without_the_margin_of_registers(
+    cell, dtype, variant, dim, call, errors_are_small, poisoned
+):
+    compare(cell, variant, dtype, dim, call, errors_are_small)
 
 
 @pytest.mark.parametrize("name", ["gru", "norm_lstm"])

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
-from ...derive import derive
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, PlanError, Shape
 from ..cost.estimate import USUAL_STEPS, StepEstimate
@@ -19,7 +18,7 @@ from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import margins_of, refuse_float64
 from .cost import grid_start, grid_step
-from .exchange import exchanged_k_tiles
+from .exchange import exchanged_k_tiles, grid_programs
 from .largest import grid_refusal, sizes_of_group
 from .plan import GridPlan
 from .problem import Rows, grid_problem
@@ -84,7 +83,7 @@ def _candidates(
     near: float,
     margins: tuple[bool, ...],
 ) -> tuple[GridPlan, ...]:
-    inputs = CostInputs.of(cell, shape, limits, tf32)
+    inputs = _inputs(cell, shape, limits, tf32)
     sizes = (cell, sizes_of_group(shape), limits)
 
     def ranked(cut: Rows, direction: Direction) -> tuple[_Priced, ...]:
@@ -147,7 +146,7 @@ def _ranked(
     margin: bool,
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
-    inputs = CostInputs.of(cell, shape, limits, tf32)
+    inputs = _inputs(cell, shape, limits, tf32)
     found = []
     for kernel in _kernels(cell, shape, limits, direction, rows, streams, tf32, margin):
         step, start = grid_step(inputs, kernel), grid_start(inputs, kernel)
@@ -199,11 +198,19 @@ def _kernel(
         k_tiles=found["each"] if direction == "forward" else found["k_tiles"],
         register_k_tiles=found["kept"],
         exchange_k_tiles=exchanged_k_tiles(
-            derive(cell), direction, shape.head_dim, dim_k_tiles, units
+            grid_programs(cell),
+            direction,
+            shape.head_dim,
+            dim_k_tiles,
+            units,
         ),
         tiles=found["tiles"],
         streamed_k_tiles=found["streamed"],
     )
+
+
+def _inputs(cell: CellSpec, shape: Shape, limits: Limits, tf32: bool) -> CostInputs:
+    return replace(CostInputs.of(cell, shape, limits, tf32), pointwise=grid_programs(cell))
 
 
 def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:

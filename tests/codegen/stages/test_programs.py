@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc import Gate, State, gate, layer_norm, mean, sigmoid, softmax, tanh
+from rnnc import (
+    Gate,
+    State,
+    clip_gradient,
+    gate,
+    layer_norm,
+    mean,
+    sigmoid,
+    softmax,
+    tanh,
+)
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.derive import derive
@@ -60,6 +70,37 @@ def test_reductions_of_one_round_share_an_exchange():
 
     (exchanged,) = derive(both).stages.exchanged
     assert [type(each) for each in exchanged] == [Statistic] * 3
+
+
+def test_a_norm_does_not_wait_for_the_sums_of_one_behind_it(staged_cells):
+    """What each unit adds to the sums of the gates is linear in the sums of c."""
+    norm_lstm, _ = staged_cells.TWINS["norm_lstm"]
+    plain, early = derive(norm_lstm).stages, derive(norm_lstm, early_sums=True).stages
+    assert [len(each) for each in plain.returned] == [2, 2]
+    (returned,) = early.returned
+    assert len(returned) == len(early.sums) == 2 + 2 * (1 + 2)
+    # The forward is the same, and so what any backward reads.
+    assert (early.forward, early.saved_statistics) == (plain.forward, plain.saved_statistics)
+
+
+def test_sums_wait_where_their_factors_would_be_many():
+    """Three norms of the layer-normed LSTM would exchange 14 sums at once."""
+    found = derive(rnnc.cells.layer_norm_lstm, early_sums=True)
+    assert [len(each) for each in found.stages.returned] == [2, 4]
+
+
+def test_a_sum_waits_for_a_product_and_for_what_is_not_linear():
+    @rnnc.cell
+    def product(g: Gate, n: Gate, h: State):
+        return layer_norm(n(layer_norm(g)))
+
+    @rnnc.cell
+    def clipped(g: Gate, h: State):
+        return layer_norm(clip_gradient(layer_norm(g), 1.0))
+
+    for cell in (product, clipped):
+        assert derive(cell, early_sums=True).stages == derive(cell).stages
+    assert len(derive(clipped).stages.returned) == 2
 
 
 def test_independent_products_share_an_exchange():

@@ -170,6 +170,21 @@ def test_norms_are_as_exact_as_torchs(dim):
     torch.testing.assert_close(y[:, 0].double(), wanted, rtol=0, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_norm_of_one_unit_passes_no_gradient_on(dtype):
+    """Sums of the norm of the gates are linear in those of the norm of c, which cancel."""
+    cell, gates = rnnc.cells.joint_norm_lstm, 4
+    torch.manual_seed(0)
+    wx = torch.randn(B, T, 1, 1, gates, dtype=dtype)
+    R = torch.randn(gates, 1, 1, 1, dtype=dtype)
+    params = {p.name: torch.randn(1, 1, dtype=dtype).requires_grad_() for p in cell.params}
+    rnnc.scan(cell, wx, R, params=params, backend="cpu")[0][0].square().sum().backward()
+    for name in ("gain_i", "b_i", "gain_f", "b_f", "gain_z", "b_z", "gain_c"):
+        assert params[name].grad.item() == 0, name
+    for name in ("b_c", "gain_o"):
+        assert params[name].grad.item() != 0, name
+
+
 def test_a_statistic_of_no_number_is_not_a_number():
     @rnnc.cell
     def peak(g: Gate = rnnc.gate(recurrent=False), h: State = rnnc.state()):

@@ -90,8 +90,9 @@ struct StagedBackward {
     unweighted.start(items.unweighted, a, copy.time, steps - 1, shared + kUnweightedOffset,
                      threadIdx.x, 0, first_row, 1);
     number_copy.begin(a, head, first_row, threadIdx.x);
-    input_store.prepare(a, first_row);
-    other_store.prepare(a, first_row);
+    const int64 row = a.heads * Plan::kHeadDim;
+    input_store.prepare(a, first_row, row * Cell::kInputGates);
+    other_store.prepare(a, first_row, row * kGatesNoInput);
     fragment = launder(GradientExchange::first_fragment(lane));
     buffer = place = 0;
   }
@@ -108,10 +109,8 @@ struct StagedBackward {
   RNNC_MEMBER void store_rows(int t) {
     if (t < steps) {
       const int64 first = copy.time.at(t) * step_size + head * Plan::kHeadDim;
-      const int64 row = a.heads * Plan::kHeadDim;
-      input_store.store(input_rows(), a.d_wx + first * Cell::kInputGates, row * Cell::kInputGates);
-      other_store.store(other_rows(), a.d_gates_no_input + first * kGatesNoInput,
-                        row * kGatesNoInput);
+      input_store.store(input_rows(), a.d_wx + first * Cell::kInputGates);
+      other_store.store(other_rows(), a.d_gates_no_input + first * kGatesNoInput);
     }
     handover.publish(a, t);
   }
@@ -120,8 +119,10 @@ struct StagedBackward {
   RNNC_MEMBER void run_stage(int t) {
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
-      items.multiply_for<stage>(weights, shared + buffer, fragment);
+      Product product;
+      items.multiply_for<stage>(product, weights, shared + buffer, fragment);
       if constexpr (kStoresRows && stage == first_meeting()) store_rows(t + 1);
+      items.add_products<stage>(product);
       items.multiply_weights<stage>();
       Statistics::collect<stage>(parts(), lane, items.sum);
     }
@@ -156,13 +157,15 @@ struct StagedBackward {
     if (kSumsInParts && t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
-    items.multiply_for<Cell::kStages>(weights, shared + buffer, fragment);
+    Product product;
+    items.multiply_for<Cell::kStages>(product, weights, shared + buffer, fragment);
     // The copy of an earlier step's data takes the place of this step's.
     copy_data(t - Plan::kNumStages, place);
     place = place + 1 < Plan::kNumStages ? place + 1 : 0;
     buffer ^= GradientExchange::kBytes;
     if constexpr (!kStoresRows) handover.publish(a, t + 1);
     write_gates(copy.time.at(t));
+    items.add_products<Cell::kStages>(product);
     items.parts.cross(
         items.masks, a, [&](int half, int j) { return items.valid[half][j]; },
         [&](int half, int j) -> States& { return state(half, j); });

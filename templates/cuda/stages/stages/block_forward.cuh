@@ -41,8 +41,8 @@ struct StagedForward {
 
   RNNC_MEMBER StagedForward(const StagedForwardArguments& arguments, const Order& order, int count,
                             int64 row)
-      : a(arguments), time(count, order), steps(count), lane(threadIdx.x & 31),
-        warp(threadIdx.x >> 5), head(blockIdx.x), first_row(row), handover(arguments) {}
+      : a(arguments), time(count, order), steps(count), lane(pin(threadIdx.x & 31)),
+        warp(pin(threadIdx.x >> 5)), head(blockIdx.x), first_row(row), handover(arguments) {}
 
   static RNNC_MEMBER char* inputs_at(int place) {
     return shared + 2 * kBufferBytes + place * kStageBytes;
@@ -76,8 +76,8 @@ struct StagedForward {
     unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x, 0,
                      first_row, 1);
     numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4);
-    saved_store.prepare(a, first_row);
-    saved_offset = SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2));
+    saved_store.prepare(a, first_row, a.heads * Plan::kHeadDim * Cell::kSaved);
+    saved_offset = pin(SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2)));
     fragment = launder(StateExchange::first_fragment(lane));
     buffer = place = 0;
   }
@@ -105,7 +105,7 @@ struct StagedForward {
   }
 
   template <int stage>
-  RNNC_MEMBER void multiply(Product& product) {
+  RNNC_MEMBER void multiply(StageProduct<stage>& product) {
     items.start_products<stage>(product);
     weights.multiply_for<stage>(product, [&](int source, int k_tile) {
       const char* const from = shared + buffer + source * StateExchange::kBytes;
@@ -137,7 +137,7 @@ struct StagedForward {
     handover.publish(a, t - 2);
     if (t == 0 || !a.saved) return;
     Element* const step = a.saved + (t_offset + head * Plan::kHeadDim) * Cell::kSaved;
-    saved_store.store(saved_rows(), step, a.heads * Plan::kHeadDim * Cell::kSaved);
+    saved_store.store(saved_rows(), step);
   }
 
   template <int stage>
@@ -146,7 +146,7 @@ struct StagedForward {
     char* const parts = shared + kSharedBytes;
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
-      Product product;
+      StageProduct<stage> product;
       multiply<stage>(product);
       if constexpr (SavedStore::kUsed && stage == first_meeting()) store_saved_rows(t);
       items.add_weights<stage>();
@@ -155,8 +155,7 @@ struct StagedForward {
     }
     if constexpr (last) start_next();
     const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
-    with_sigmoid<true>(compute,
-                       [&] { items.publish_for<last ? 0 : stage + 1>(shared + buffer, next); });
+    with_stage_sigmoid<stage, true>(compute, [&] { items.publish_for<last ? 0 : stage + 1>(shared + buffer, next); });
     if constexpr (!last) {
       Statistics::publish<stage + 1>(
           parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
@@ -165,7 +164,7 @@ struct StagedForward {
 
   RNNC_MEMBER void run_step(int t) {
     items.begin_gates();
-    Product product;
+    StageProduct<0> product;
     multiply<0>(product);
     work_beside_products(t);
     items.finish_products<0>(product);

@@ -167,7 +167,7 @@ struct StagedForward {
       statistics.collect<stage>(buffer_of<stage>(t), items.number);
       Words words;
       const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
-      with_sigmoid<true>(compute, [&] { items.collect_for<coming>(words, next, lane); });
+      with_stage_sigmoid<stage, true>(compute, [&] { items.collect_for<coming>(words, next, lane); });
       if (!last || t + 1 < steps) push.publish_for<coming>(words);
     }
     if constexpr (!last && statistics_of(coming) > 0) push_statistics<coming>(t);

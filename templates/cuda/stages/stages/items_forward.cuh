@@ -7,6 +7,19 @@
 
 namespace rnnc {
 
+// Calls items(sigmoid) and finish() as with_sigmoid does. A stage that calls no sigmoid needs no vote
+// on it, and no branch.
+template <int stage, bool full_warps, typename Items, typename Finish>
+RNNC_INLINE void with_stage_sigmoid(const Items& items, const Finish& finish) {
+  if constexpr (kStageSigmoid[stage]) {
+    with_sigmoid<full_warps>(items, finish);
+  } else {
+    FullSigmoid none;
+    items(none);
+    finish();
+  }
+}
+
 // `Items` are a plan's, of `rows` batch rows.
 template <typename Items, int rows>
 struct StagedForwardItems : Items {

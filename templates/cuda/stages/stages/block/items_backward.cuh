@@ -18,7 +18,8 @@ using Sums = real[at_least_one(Cell::kStageSums)];
 
 using NumberCopy = rnnc::NumberCopy<Plan::kBlockRows, 32 * Plan::kWarps>;
 template <int gates>
-using GateStore = RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using GateStore =
+    RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim, kWarpUnits>;
 using InputGateStore = GateStore<Cell::kInputGates>;
 using OtherGateStore = GateStore<kGatesNoInput>;
 static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes + InputGateStore::kBytes +
@@ -87,16 +88,20 @@ struct StagedItems : Items {
     }
   }
 
-  // The products that a stage needs, from the gradients in `buffer`.
+  // The products that a stage needs, from the gradients in `buffer`. What follows runs beside them,
+  // until they are added.
   template <int stage>
-  RNNC_MEMBER void multiply_for(const Weights& weights, const char* buffer, int fragment) {
-    Product product;
+  RNNC_MEMBER void multiply_for(Product& product, const Weights& weights, const char* buffer,
+                                int fragment) const {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       product[0][source].clear();
       weights.template multiply<source, 2 * K::first_k_tile(source)>(
           product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
     });
+  }
+  template <int stage>
+  RNNC_MEMBER void add_products(const Product& product) {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       for_each([&](int half, int j) {
@@ -140,13 +145,12 @@ struct StagedItems : Items {
       packed.clear_unless(parts.runs(j));
       settle(packed.d_wx);
       settle(packed.d_no_input);
-      if (!valid[half][j]) return;
       const int row = Plan::kThreadRows * quad + j, own = unit + 8 * half;
       InputGateStore::give(
-          packed.d_wx, inputs, row, own,
+          packed.d_wx, valid[half][j], inputs, row, own,
           element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
       OtherGateStore::give(
-          packed.d_no_input, others, row, own,
+          packed.d_no_input, valid[half][j], others, row, own,
           element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
     });
   }

@@ -11,15 +11,31 @@ namespace rnnc::block_forward {
 
 using Statistics =
     BlockStatistics<Plan::kUnitGroups, Plan::kThreadRows, Plan::kWarps, Plan::kHeadDim>;
-using SavedStore = RowStore<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using SavedStore = RowStore<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim,
+                            8 * Plan::kUnitGroups>;
 static_assert(Statistics::kBytes + SavedStore::kBytes == Plan::kStagedShared,
               "the plan counted another size");
+
+// How many tiles a stage multiplies, and accumulators of a tile: few instructions would wait for each
+// other's results.
+RNNC_CONSTEXPR int tiles_of(int stage) {
+  int tiles = 0;
+  for (int source = 0; source < Cell::kSources; ++source) {
+    if (kSourceStage[source] == stage) tiles += Tiles::tiles(source);
+  }
+  return tiles;
+}
+RNNC_CONSTEXPR int accumulators_of(int stage) {
+  return kPack == 2 ? minimum(ceil_div(4, at_least_one(tiles_of(stage))), 2 * kDimKTiles) : 2;
+}
+template <int stage>
+using StageProduct = Accumulator<accumulators_of(stage)>[Weights::kTiles];
 
 // R in registers, whose sources are multiplied at different times.
 struct StagedWeights : Weights {
   // Adds the products that a stage needs. load(source, k_tile) gives the words of a source.
   template <int stage, typename Load>
-  RNNC_MEMBER void multiply_for(Product& product, const Load& load) const {
+  RNNC_MEMBER void multiply_for(StageProduct<stage>& product, const Load& load) const {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       for_k_tiles<kDimKTiles>([&](int k_tile) { return load(source, k_tile); },
@@ -32,8 +48,8 @@ struct StagedWeights : Weights {
   }
 
  private:
-  template <int source, int step>
-  RNNC_MEMBER void add_step(Product& product, u32 b0, u32 b1) const {
+  template <int source, int step, int n>
+  RNNC_MEMBER void add_step(Accumulator<n> (&product)[Weights::kTiles], u32 b0, u32 b1) const {
     repeat<Tiles::tiles(source)>([&](int i) {
       const int tile = Tiles::first_tile(source) + i;
       product[tile].template add<step>(fragment[step / 2][step % 2][tile], b0, b1, rounding);
@@ -57,7 +73,7 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
 
   // Clears the accumulators of the products that a stage needs, or starts them from their gates.
   template <int stage>
-  RNNC_MEMBER void start_products(Product& product) const {
+  RNNC_MEMBER void start_products(StageProduct<stage>& product) const {
     for_sources_of<stage>([&](auto source) {
       repeat<Tiles::tiles(source)>(
           [&](int i) { product[Tiles::first_tile(source) + i].clear(); });
@@ -70,7 +86,7 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
     });
   }
   template <int stage>
-  RNNC_MEMBER void finish_products(const Product& product) {
+  RNNC_MEMBER void finish_products(const StageProduct<stage>& product) {
     for_pairs_of<stage>([&](auto pair, auto group, auto tile, auto half) {
       constexpr int number = kPairGate[pair];
       constexpr bool has_start = kSeeded && first_of_gate(pair);
@@ -107,7 +123,9 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   RNNC_MEMBER void write_saved(char* to, int first) const {
     for_saved([&](int group, int j, const auto& vec) {
       if constexpr (Cell::kSaved > 0) {
-        if (valid[group][j]) vec.write(to + first + SavedStore::offset(j, 8 * group));
+        if (SavedStore::kHasAll || valid[group][j]) {
+          write_aligned(vec, to + first + SavedStore::offset(j, 8 * group));
+        }
       }
     });
   }
