@@ -24,13 +24,15 @@ class HeadValues {
 
   double mean() const { return total() / ((double)count_ * (double)units_); }
 
-  // The mean, and the mean of the squared distances from it.
+  // The mean, and the mean of the squared distances from it. Of one value that is infinity: a norm
+  // divides by it, and passes on no gradient.
   void moments(real* to) const {
     const double middle = mean();
     double squares = 0;
     each([&](real value) { squares += (value - middle) * (value - middle); });
     to[0] = (real)middle;
-    to[1] = (real)(squares / ((double)count_ * (double)units_));
+    const double count = (double)count_ * (double)units_;
+    to[1] = count > 1 ? (real)(squares / count) : (real)INFINITY;
   }
 
   // The largest value, NaN if there is one, and how many units have it.
