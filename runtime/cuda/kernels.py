@@ -240,7 +240,7 @@ class Backward:
         # Tensors of their own: an operator may not return views of one tensor.
         if len(sums) > _MOST_PARTS:
             groups = next(n for n in range(_GROUPS, 0, -1) if len(sums) % n == 0)
-            sums = sums.reshape(groups, -1, *sums.shape[1:]).sum(1)
+            sums = sums.reshape(groups, len(sums) // groups, *sums.shape[1:]).sum(1)
         each = by_head, False, by_head  # of biases, params, and diagonal weights
         for to, filling in jobs_of_splits(sums, counts.sums, like, each):
             summed.append(to)

@@ -160,7 +160,8 @@ def test_a_scan_needs_24_bytes_per_state_channel_and_tile(cell, carried, steps, 
         # What is alone has no piece of memory to share: bytes, in one axis.
         alone = [op for op in program.ops if isinstance(op, Allocate) and len(op.size) == 1]
         needed += sum(op.nbytes for op in alone)
-        assert kernel.tiles(steps) * channels < needed
+        # A block that takes all steps of its channels hands maps on in shared memory.
+        assert kernel.sequential or kernel.tiles(steps) * channels < needed
         assert needed <= kernel.tiles(steps) * channels * each + weights
         # No copy of wx: else only what has a value for each step of a unit, in the call's dtype.
         whole = [op for op in program.ops if isinstance(op, Allocate) and op.size[0] == steps]
