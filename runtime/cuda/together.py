@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..program.ops import Addressed, Allocate, AllocateTogether, Free, Name, Op, Running
+from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Running
 from .driver.graphs import Graph, graph_of
+from .ops import Fill, Launch
+from .products.multiply import Multiply
 
 # Graphs of one operation: a loop of calls has two sets of addresses, or a few.
 _MOST_GRAPHS = 4
@@ -74,10 +76,12 @@ def step_together(ops: Sequence[Op]) -> Sequence[Op]:
     """Return the operations of a single step with its launches as one, behind its allocations.
 
     They stay as they are where there is other work than launches on the current stream, or little.
+    The steps of an alternating plan are other work: they are graphs with memory of their own, which
+    belongs to the stream that they are launched on.
     """
     memory = [op for op in ops if isinstance(op, Allocate | AllocateTogether)]
     freed = [op for op in ops if isinstance(op, Free)]
-    work = [op for op in ops if isinstance(op, Addressed) and op.lane is None]
+    work = [op for op in ops if isinstance(op, Launch | Fill | Multiply) and op.lane is None]
     if len(work) < _FEWEST or len(memory) + len(freed) + len(work) < len(ops):
         return ops
     slots = sorted({slot for op in work for _, slot, _ in op.places})

@@ -12,6 +12,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.request import steps_like
 from rnnc.runtime.call.call import Tensors
 from rnnc.runtime.call.settings import Asked, call_of
+from rnnc.runtime.cuda.alternating.run import Steps
 from rnnc.runtime.cuda.driver.device import describe
 from rnnc.runtime.cuda.together import Together, step_together
 from rnnc.runtime.grad.compute import forward_of
@@ -142,6 +143,15 @@ def test_a_step_by_the_kernels_of_sequences_is_issued_together(name, heads, lowe
     # Operators of torch allocate what they return: a graph would not see that.
     assert any(isinstance(op, Operate) for op in backward.ops)
     assert step_together(backward.ops) is backward.ops
+
+
+def test_steps_of_an_alternating_plan_stay_outside_of_a_graph(lowered):
+    """They are graphs of the stream that they run on, with memory of its own."""
+    sizes = Sizes(1, 768, steps=1, batch=128, variant="alternating")
+    program_of(rnnc.cells.get("joint_norm_lstm"), sizes, "H200")
+    program, _ = lowered[0]
+    assert any(isinstance(op, Steps) for op in program.ops)
+    assert step_together(program.ops) is program.ops
 
 
 @pytest.mark.parametrize(("cell", "carried"), [("mingru", 1), ("lru", 2)])
