@@ -393,7 +393,7 @@ struct Plan {
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
 #else
-  static constexpr int kPlannedShared = 49152;  // bytes per block
+  static constexpr int kPlannedShared = 41216;  // bytes per block
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
 #endif
@@ -409,7 +409,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 16384;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 40960;  // bytes per block
+  static constexpr int kPlannedShared = 32896;  // bytes per block
 #endif
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
@@ -434,6 +434,8 @@ struct Plan {
 
 struct Form {
   static constexpr int kCarried = 1;  // c
+  static constexpr int kMaxima = 0;  // the first ones
+  static constexpr int kLinear = kCarried - kMaxima;
 };
 __device__ constexpr int kCarriedState[] = {1};  // carried -> state
 
@@ -442,10 +444,10 @@ __device__ constexpr int kCarriedState[] = {1};  // carried -> state
 namespace rnnc::scan_backward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 187008;  // bytes per block
+constexpr int kPlannedShared = 193152;  // bytes per block
 constexpr int kEarly = 1;  // _early_0
 #else
-constexpr int kPlannedShared = 138752;  // bytes per block
+constexpr int kPlannedShared = 147328;  // bytes per block
 constexpr int kEarly = 3;  // sigmoid_o, _early_0, sigmoid_f
 #endif
 using Early = real[at_least_one(kEarly)];
@@ -571,10 +573,10 @@ RNNC_INLINE void apply_late(const real (&saved)[Cell::kSaved + Cell::kUnweighted
 namespace rnnc::scan_forward {
 
 #ifdef RNNC_PLAIN
-constexpr int kPlannedShared = 105600;  // bytes per block
+constexpr int kPlannedShared = 111744;  // bytes per block
 constexpr int kEarly = 5;  // _early_0, _early_1, _early_2, _early_3, _early_4
 #else
-constexpr int kPlannedShared = 75264;  // bytes per block
+constexpr int kPlannedShared = 83840;  // bytes per block
 constexpr int kEarly = 4;  // _early_0, _early_1, _early_2, a_0_0
 #endif
 using Early = real[at_least_one(kEarly)];
@@ -689,12 +691,18 @@ RNNC_INLINE void apply_late(const real (&gate)[at_least_one(Cell::kGates)],
   saved[3] = gate[3];
 #endif
 }
-// Replaces columns of the map of the steps before a step by those of the map with the step.
-template <typename Factor>
-RNNC_INLINE void apply_matrix(const Early& early,
-                              Factor (&column)[scan::Form::kCarried][scan::Form::kCarried]) {
-  repeat<scan::Form::kCarried>([&](int j) {
-    Factor found[scan::Form::kCarried];
+// What maxima add to their states.
+RNNC_INLINE void apply_shifts(const Early& early, real (&shift)[at_least_one(scan::Form::kMaxima)]) {
+}
+// Replaces columns of the map of the steps before a step by those of the map with the step. Of the
+// states those that become maxima are known.
+template <typename Factor, int n, typename Sigmoid>
+RNNC_INLINE void apply_matrix(const real (&gate)[at_least_one(Cell::kGates)],
+                              const real (&state)[Cell::kStates], const walk::UnitValues& param,
+                              const real (&diagonal)[at_least_one(Cell::kDiagonalPairs)],
+                              const Early& early, Factor (&column)[n][n], Sigmoid& sigmoid) {
+  repeat<scan::Form::kLinear>([&](int j) {
+    Factor found[n];
 #ifdef RNNC_PLAIN
     found[0] = early[0]*column[j][0];
 #else
