@@ -187,7 +187,7 @@ def test_the_cached_start_derives_nothing(empty_cache, monkeypatch):
     def refuse(*_):
         raise AssertionError("derived again")
 
-    monkeypatch.setattr(compiled, "derive", refuse)
+    monkeypatch.setattr(compiled, "derive_for", refuse)
     cpu_library(rnnc.cells.slstm, CpuPlan())
 
 
