@@ -143,6 +143,23 @@ def test_a_sequence_of_one_step_is_a_step(batch, dtype):
         assert torch.equal(found[key], value), key
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [1, 16, 128])
+@pytest.mark.parametrize("name", ["gru_reset_first", "joint_norm_lstm", "lem"])
+def test_a_loop_of_steps_by_the_kernels_of_sequences(name, batch, dtype):
+    """With states of the step before: launches become a graph, unless a plan has its own graphs."""
+    rnn = module_of(name, dtype, hidden=768, layers=1)
+    x = torch.randn(16, batch, 40, device="cuda", dtype=dtype)
+    states, outputs = None, []
+    with torch.no_grad():
+        wanted, _ = rnn(x)
+        for each in x:
+            y, states = rnn.step(each, states)
+            outputs.append(y)
+    bound = 1e-3 if dtype == torch.float32 else 3e-2
+    assert error(torch.stack(outputs).double(), wanted.double()) < bound
+
+
 def test_a_step_inside_a_callers_graph():
     rnn = module_of("lstm", torch.bfloat16)
     for batch in (4, 40):
