@@ -122,7 +122,7 @@ def _reads(cell: CellSpec) -> dict[str, frozenset[str]]:
 
 
 def _maxima(cell: CellSpec) -> dict[str, Node]:
-    """What is added to each state that becomes a maximum, by the state."""
+    """Return the term that each maximum adds to its state, by the state."""
     reads, found = _reads(cell), {}
     for part in cell.recurrence.parts:
         if part.maximum is None:

@@ -125,7 +125,7 @@ class ScanPlan(UnitPlan):
 
     @property
     def exchanges(self) -> int:
-        """How often a tile waits for the one before it: for maxima, then for other values."""
+        """Waits of a tile for the one before it: for maxima, then for other values."""
         return (self.maxima > 0) + (self.linear > 0)
 
     @property
