@@ -106,7 +106,8 @@ def derive(cell: CellSpec, activations: bool = True, early_sums: bool = False) -
             backward needs nothing else. Else it saves only gates, which can be recomputed from
             states.
         early_sums: whether sums over the units of a head in the backward wait for no others, if
-            that saves an exchange of a step. There are more of them then.
+            that saves an exchange of a step. There are more of them then. A cell without stages
+            has no such sums.
 
     Returns:
         The forward map and its adjoint. Reverse mode accumulates cotangents over the distinct
@@ -119,6 +120,8 @@ def derive(cell: CellSpec, activations: bool = True, early_sums: bool = False) -
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
+    if early_sums and not cell.has_stages:
+        return derive(cell) if activations else derive(cell, activations=False)
     # Sorted, so that the order of declarations changes neither statements nor rounding.
     declared = {
         "gates": cell.gates,

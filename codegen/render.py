@@ -156,7 +156,7 @@ def derive_for(cell: CellSpec, plan: CpuPlan | KernelPlan) -> Pointwise:
     """
     activations = plan.save == "gates"
     # Of other plans the key of the cache is that of callers without a plan.
-    if plan.early_sums and cell.has_stages:
+    if plan.early_sums:
         return derive(cell, activations=activations, early_sums=True)
     return derive(cell, activations=activations)
 

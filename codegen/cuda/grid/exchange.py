@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ....cellspec.cell import CellSpec
-from ...derive import Pointwise, derive
+from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Direction
 from ..mma import K_TILE_BYTES, WARP
@@ -13,15 +12,6 @@ from ..stage_bytes import ONE_NUMBER
 from ..stage_tables import StageTables, stage_tables
 
 _VECTOR_WORDS, _VECTOR_BYTES = 4, 16
-
-
-def grid_programs(cell: CellSpec) -> Pointwise:
-    """The programs that the kernels of a cell's grid plans run: `GridPlan.early_sums`.
-
-    Args:
-        cell: any cell.
-    """
-    return derive(cell, early_sums=True) if cell.has_stages else derive(cell)
 
 
 def exchanged_k_tiles(

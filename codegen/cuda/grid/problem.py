@@ -8,13 +8,13 @@ from typing import NamedTuple
 from ....cellspec.cell import CellSpec
 from ....constrint import Model
 from ....constrint.language.expression import Expression
+from ...derive import derive
 from ...shape import Direction, Shape
 from ..limits import Limits
 from ..matrix_sources import matrix_sources
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
 from ..stage_tables import stage_tables
-from .exchange import grid_programs
-from .plan import RING_BYTES
+from .plan import RING_BYTES, GridPlan
 from .registers import (
     STAGED_PART,
     STREAM_REGISTERS,
@@ -91,7 +91,8 @@ def grid_problem(
         >>> print(m.solve()["blocks"])
         48
     """
-    pointwise, forward = grid_programs(cell), direction == "forward"
+    pointwise = derive(cell, early_sums=GridPlan.early_sums)
+    forward = direction == "forward"
     tables = stage_tables(pointwise, direction)
     products = matrix_sources(pointwise, tables)
     dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)

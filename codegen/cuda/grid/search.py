@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
+from ...derive import derive
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, PlanError, Shape
 from ..cost.estimate import USUAL_STEPS, StepEstimate
@@ -18,7 +19,7 @@ from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import margins_of, refuse_float64
 from .cost import grid_start, grid_step
-from .exchange import exchanged_k_tiles, grid_programs
+from .exchange import exchanged_k_tiles
 from .largest import grid_refusal, sizes_of_group
 from .plan import GridPlan
 from .problem import Rows, grid_problem
@@ -198,7 +199,7 @@ def _kernel(
         k_tiles=found["each"] if direction == "forward" else found["k_tiles"],
         register_k_tiles=found["kept"],
         exchange_k_tiles=exchanged_k_tiles(
-            grid_programs(cell),
+            derive(cell, early_sums=GridPlan.early_sums),
             direction,
             shape.head_dim,
             dim_k_tiles,
@@ -210,7 +211,8 @@ def _kernel(
 
 
 def _inputs(cell: CellSpec, shape: Shape, limits: Limits, tf32: bool) -> CostInputs:
-    return replace(CostInputs.of(cell, shape, limits, tf32), pointwise=grid_programs(cell))
+    pointwise = derive(cell, early_sums=GridPlan.early_sums)
+    return replace(CostInputs.of(cell, shape, limits, tf32), pointwise=pointwise)
 
 
 def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:

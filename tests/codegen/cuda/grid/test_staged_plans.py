@@ -6,8 +6,9 @@ import math
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.grid.exchange import exchanges, grid_programs
+from rnnc.codegen.cuda.grid.exchange import exchanges
 from rnnc.codegen.cuda.grid.largest import largest_grid_head
+from rnnc.codegen.cuda.grid.plan import GridPlan
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
@@ -20,7 +21,7 @@ NAMES = ["gru_reset_first", "lem", "joint_norm_lstm", "block_gru", "mgu3", "rhn"
 
 
 def tables_of(name, direction):
-    return stage_tables(grid_programs(rnnc.cells.get(name)), direction)
+    return stage_tables(derive(rnnc.cells.get(name), early_sums=GridPlan.early_sums), direction)
 
 
 @pytest.mark.parametrize(
