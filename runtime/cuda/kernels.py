@@ -34,10 +34,6 @@ from .products.rearrange import (
 from .saved import saved_parts, saved_shape
 from .watchdog import watchdog_bound
 
-# Partial sums that a launch of `rearrange` adds at most: it has a thread per result. Of more, torch
-# first adds groups: all at once, 384 results of 512 rows each, take it 12 us of few SMs on an H100.
-_MOST_PARTS, _GROUPS = 64, 16
-
 # Runs all steps of a direction, as `Launcher.run` does.
 RunKernels = Callable[[ctypes.Structure, Tensor | None, Tensor, int], None]
 
@@ -238,9 +234,6 @@ class Backward:
         left += called_sums(d_R, called, *gates, self._read.values, self._multiplier)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
-        if len(sums) > _MOST_PARTS:
-            groups = next(n for n in range(_GROUPS, 0, -1) if len(sums) % n == 0)
-            sums = sums.reshape(groups, len(sums) // groups, *sums.shape[1:]).sum(1)
         each = by_head, False, by_head  # of biases, params, and diagonal weights
         for to, filling in jobs_of_splits(sums, counts.sums, like, each):
             summed.append(to)
