@@ -136,8 +136,8 @@ def dropped(call: Call, features: Tensor, mask: Tensor) -> Tensor:
 def stacked(call: Call, each: Sequence[Tensor], moves: Moves) -> Tensor:
     """Return a state of all runs, (B, N, D) each, as (layers * directions, B, hidden).
 
-    One without gaps has the strides of a new tensor, as the results of replayed calls: calls that
-    take turns would not be alike else, where each takes the states of the one before.
+    One without gaps has the strides of a new tensor, as a replayed call gives it. A loop of calls
+    that carry states is replayed only if these have the same strides each time.
     """
     batch, hidden, own = each[0].shape[0], call.heads * call.dim, 1 if call.both is None else 2
     if len(each) == own == 1:

@@ -39,8 +39,8 @@ struct RestartBytes {
   }
   // The place of the first step in its word, in the order of the steps.
   RNNC_MEMBER int skew(int place) const { return descends ? 3 - (place & 3) : place & 3; }
-  // A bit per step of those whose words a warp has in shared memory, the first one's lowest: each lane
-  // looks at a step. Those of all lanes are of one row.
+  // Returns a bit per step, the lowest for the first one. The warp has the words of the steps in shared
+  // memory; each lane reads the byte of one step. All lanes have channels of one row.
   template <int n>
   RNNC_MEMBER u32 bits_of_warp(const char* words, int place, int lane) const {
     static_assert(n <= 32, "a step per lane");
