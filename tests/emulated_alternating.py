@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.runtime.cuda.alternating import library, run, work
+from rnnc.runtime.cuda.alternating import products, run, work
 from torch import Tensor
 
 Call = Callable[[], None]
@@ -123,7 +123,7 @@ def emulated(patch: pytest.MonkeyPatch, step: ModuleType, folder: Path) -> Itera
     }
     for name, fake in made.items():
         patch.setattr(work, name, fake)
-    patch.setattr(library, "ByGemmEx", Product)
-    patch.setattr(library, "captured", captured)
+    patch.setattr(products, "ByGemmEx", Product)
+    patch.setattr(products, "captured", captured)
     patch.setattr(run, "_works", run.Kept())
     yield plans

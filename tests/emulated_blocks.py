@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.runtime.cuda import resident
+from rnnc.runtime.cuda import launchers
 from rnnc.runtime.cuda.wavefront import run
 
 _ROOM = Path(__file__).with_name("emulated_blocks")
@@ -124,7 +124,7 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
         launch.library = libraries[key]  # type: ignore[attr-defined]
         return launch
 
-    for room in (resident, run):
+    for room in (launchers, run):
         patch.setattr(room, "load_kernel", load)
-    patch.setattr(resident, "put_in_order", lambda tensor: tensor.contiguous())
+    patch.setattr(launchers, "put_in_order", lambda tensor: tensor.contiguous())
     yield plans

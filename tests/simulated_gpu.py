@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, load, prepared, ready, spills, target
-from rnnc.runtime.cuda.driver import driver as launching
-from rnnc.runtime.cuda.driver import library, streams
+from rnnc.runtime.cuda.driver import driver as functions
 from rnnc.runtime.cuda.driver import room as queues
+from rnnc.runtime.cuda.driver import streams
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import ready as step_ready
@@ -40,8 +40,8 @@ CACHES = (
 
 def forget_functions() -> None:
     """Forget the functions of the driver that were found."""
-    for found in (library.keeping, library.letting_go):
-        for name in library._TYPES:
+    for found in (functions.keeping, functions.letting_go):
+        for name in functions._TYPES:
             vars(found).pop(name, None)
 
 
@@ -77,7 +77,7 @@ class Library:
         self._events = 0
 
     def function(self, _: object, name: str) -> Callable[..., int]:
-        """A function, as `library._function` gives it."""
+        """A function, as `driver._function` gives it."""
         run = getattr(self, name, None)
 
         def entered(*given: Any) -> int:
@@ -88,7 +88,7 @@ class Library:
         return entered
 
     def cuLaunchKernelEx(self, config: int, function: int, values: int, _: None) -> None:  # noqa: N802
-        found = launching.LaunchConfig.from_address(config)
+        found = functions.LaunchConfig.from_address(config)
         sizes = [getattr(found, f"{of}_{axis}") for of in ("grid", "block") for axis in "xyz"]
         given = function, *sizes, found.shared_bytes, found.stream or 0, values, 0
         _api().driver.launchKernel(*given)
@@ -134,7 +134,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     gemm = SimpleNamespace(**multiplies)
     patch.setattr(step_ready, "Gemm", lambda *_: gemm)
 
-    patch.setattr(library, "_function", Library().function)
+    patch.setattr(functions, "_function", Library().function)
     # Nothing runs, and so nothing is waited for.
     patch.setattr(queues, "_BETWEEN_MARKS", 10**18)
     driver = SimpleNamespace(

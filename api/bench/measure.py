@@ -15,7 +15,7 @@ from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call.layer_call import Choice
 from ..runtime.cuda.choose import PlanQuestion, choose_plan
-from ..runtime.cuda.products.multiplier import rounds
+from ..runtime.cuda.products.multiply import rounds
 from .contenders.choice import contenders_for
 from .contenders.kinds import DEFAULT_KINDS, Kind
 from .errors import reason

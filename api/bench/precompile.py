@@ -15,7 +15,7 @@ from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import Plan
 from ..codegen.shape import Dtype, PlanError, Shape
-from ..runtime.cuda.products.multiplier import rounds
+from ..runtime.cuda.products.multiply import rounds
 from .compile_pool import CompilePool
 from .inputs import DTYPES
 from .rows import Row

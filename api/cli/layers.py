@@ -13,7 +13,7 @@ from ..define import Cell
 from ..runtime.call.layer_call import Choice, LayerCall, layer_call_of
 from ..runtime.cuda.choose import joins
 from ..runtime.cuda.driver.device import describe
-from ..runtime.cuda.products.multiplier import rounds
+from ..runtime.cuda.products.multiply import rounds
 from ..runtime.cuda.wavefront.run import Chunks
 from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, schedule_of
 

@@ -15,7 +15,7 @@ from ..runtime.call.call import Call, Tensors
 from ..runtime.call.settings import Asked, Settings, call_of
 from ..runtime.cuda.choose import joins
 from ..runtime.cuda.driver.device import describe
-from ..runtime.cuda.products.multiplier import rounds
+from ..runtime.cuda.products.multiply import rounds
 from ..runtime.grad.compute import forward_of, gradients_of
 from ..runtime.grad.layers.forward import kept_from
 from ..runtime.module.rnn import RNN

@@ -12,7 +12,7 @@ from rich.table import Table
 from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..errors import NoCudaError
 from ..runtime.cuda.driver.device import device_limits
-from ..runtime.cuda.products.multiplier import rounds
+from ..runtime.cuda.products.multiply import rounds
 from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
 from ..runtime.store.tuned import Asked
 from .console import print_lines, print_table

@@ -11,8 +11,7 @@ from torch import Tensor
 from ..program.ops import Addressed, Name, Op, Running
 from ..program.text import bytes_text
 from .arguments import WORD
-from .driver.driver import Configured, check_launch, configured
-from .driver.library import check, keeping, letting_go
+from .driver.driver import Configured, check, check_launch, configured, keeping, letting_go
 from .driver.room import make_room
 
 if TYPE_CHECKING:

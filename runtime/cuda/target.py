@@ -24,18 +24,17 @@ from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.shared_states import shared_states
 from ..targets.target import Target
 from . import ahead, kernels
-from .choose import PlanQuestion, joins
+from .choose import PlanQuestion, joins, runs_as_one_row
 from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room
 from .driver.streams import current_stream, is_capturing
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
-from .one_row import runs_as_one_row
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows
-from .products.multiplier import multiplier, rounds
+from .products.multiply import multiplier, rounds
 from .products.rearrange import CudaMoves, begin_kernel
 from .products.rows import CudaPacking
 from .ready import check_counts, ready_for
@@ -44,7 +43,7 @@ from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
 from .together import step_together
-from .wavefront.layers import backward_layers, forward_layers
+from .wavefront.passes import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 

@@ -8,7 +8,7 @@ import rnnc
 import torch
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.products import inputs
-from rnnc.runtime.cuda.products.multiplier import CudaMultiplier
+from rnnc.runtime.cuda.products.multiply import CudaMultiplier
 
 
 class Plain(CudaMultiplier):

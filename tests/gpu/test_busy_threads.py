@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda.driver import library, room
+from rnnc.runtime.cuda.driver import driver, room
 
 HIDDEN, BATCH, STEPS = 512, 32, 256
 
@@ -82,7 +82,7 @@ def test_calls_have_the_same_bits_and_leave_turns_as_they_were(threads, layers):
 
 def test_a_loop_of_calls_waits_for_events(monkeypatch, new_functions):
     """What waits lets the lock go: a launch into a full queue would keep it."""
-    waits, function = [], library._function
+    waits, function = [], driver._function
 
     def noted(kind, name):
         run = function(kind, name)
@@ -95,7 +95,7 @@ def test_a_loop_of_calls_waits_for_events(monkeypatch, new_functions):
         return entered
 
     room._room.cache_clear()
-    monkeypatch.setattr(library, "_function", noted)
+    monkeypatch.setattr(driver, "_function", noted)
     rnnc.free_memory()  # replays hold the functions
     rnn, x = ours(1), drawn(4 * STEPS)
     with torch.no_grad():

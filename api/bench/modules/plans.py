@@ -17,7 +17,7 @@ from ...codegen.cuda.planner import plan_for
 from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Shape
 from ...errors import RnncError
-from ...runtime.cuda.products.multiplier import rounds
+from ...runtime.cuda.products.multiply import rounds
 from ...runtime.cuda.tune import Clock, TrialCall
 from ...runtime.store.plan_json import packed_plan
 from ...runtime.store.tuned import Asked

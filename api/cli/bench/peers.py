@@ -30,7 +30,7 @@ from ...codegen.cuda.limits import Limits
 from ...codegen.cuda.planner import plan_for
 from ...codegen.shape import Dtype, PlanError, Shape
 from ...runtime.cuda.driver.device import device_limits
-from ...runtime.cuda.products.multiplier import rounds
+from ...runtime.cuda.products.multiply import rounds
 from ..console import print_lines, print_table
 from ..picture import write_picture
 from ..progress import stage, stages

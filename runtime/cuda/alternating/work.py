@@ -25,15 +25,13 @@ from ..arguments import (
     workspace_struct,
 )
 from ..driver.cublas import workspace_bytes
-from ..driver.driver import configured
+from ..driver.driver import check, configured, keeping
 from ..driver.graphs import Graph, chain
-from ..driver.library import check, keeping
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
 from ..memory.constants import lasting_workspace
-from .fused_step import KernelProduct
-from .library import LibraryProduct
+from .products import KernelProduct, LibraryProduct
 from .stages import step_facts
 
 # Launches a product of a step, by its number.

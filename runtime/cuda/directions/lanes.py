@@ -12,8 +12,7 @@ import torch
 from ...program.ops import Name, Op, Running
 from ...program.recorder import issue
 from ...targets.by_torch import NOTHING, Lanes
-from ..driver.events import follow
-from ..driver.streams import current_stream
+from ..driver.streams import current_stream, follow
 
 _here = threading.local()
 

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from .library import keeping
+from .driver import keeping
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 

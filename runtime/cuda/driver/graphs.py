@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 
 from ..launch import Kernel
 from .capture import beside_captures, captured
-from .driver import driver_library
-from .library import check, keeping
+from .driver import check, driver_library, keeping
 
 # cuda.h: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 _PROGRAMMATIC_PORT = _PROGRAMMATIC = 1

@@ -11,8 +11,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from .capture import beside_captures
-from .cublas import blas_of, check_status, workspace_bytes
-from .cublas_lt import Lt, Proposal, cluster_of, lt_of, with_small_clusters
+from .cublas import (
+    Lt,
+    Proposal,
+    blas_of,
+    check_status,
+    cluster_of,
+    lt_of,
+    with_small_clusters,
+    workspace_bytes,
+)
 from .device import is_described
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.

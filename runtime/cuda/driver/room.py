@@ -19,9 +19,8 @@ import torch
 
 from ...process.turns import SHORT_TURNS
 from .capture import beside_captures
-from .events import Event
-from .library import check, keeping, letting_go
-from .streams import is_here
+from .driver import check, keeping, letting_go
+from .streams import Event, is_here
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
 _LONGEST_AHEAD = 2_000_000  # ns

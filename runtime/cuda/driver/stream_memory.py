@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ...program.ops import Addressed, Name, Running
 from .device import is_described
-from .driver import NON_BLOCKING, driver_library, stream_priorities
-from .library import check, keeping
+from .driver import NON_BLOCKING, check, driver_library, keeping, stream_priorities
 
 _MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 # `CUstreamBatchMemOpParams` of cuda.h has six words: the operation, the address, the value, flags.

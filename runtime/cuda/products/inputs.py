@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...call.requests import InputBackward
 from ...program.multiplier import Multiplier, product_added
-from .multiplier import multiplier
+from .multiply import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 # Where rows are fewer by this factor than features, results are put in order in place of weights:

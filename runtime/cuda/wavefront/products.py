@@ -14,8 +14,7 @@ from ...program.ops import Running
 from ...program.recorder import issue, refuse_recording
 from ..driver.matmul import Multiplies, multiplies
 from ..driver.streams import current_stream
-from ..products.multiplier import kind_of_rows
-from ..products.multiply import Multiply
+from ..products.multiply import Multiply, kind_of_rows
 from .lanes import Lane
 
 

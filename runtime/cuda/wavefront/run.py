@@ -29,8 +29,7 @@ from ..load import load_kernel
 from ..prepared import Prepared
 from ..together import Together
 from ..watchdog import between_layers
-from .lanes import Lane, Lanes, lanes_of
-from .ops import Enter, Fork, Join, Leave
+from .lanes import Enter, Fork, Join, Lane, Lanes, Leave, lanes_of
 from .products import Between
 
 _BYTES = 4  # of a counter

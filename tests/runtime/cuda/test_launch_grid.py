@@ -11,12 +11,11 @@ from rnnc.codegen.cuda.kernel_plan import MOST_BLOCKS
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda import resident
+from rnnc.runtime.cuda import launchers
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.launch import CallSizes
-from rnnc.runtime.cuda.launchers import launcher_of
+from rnnc.runtime.cuda.launchers import launcher_of, launches
 from rnnc.runtime.cuda.ready import check_counts
-from rnnc.runtime.cuda.resident import launches
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 PLANS = {
@@ -65,7 +64,7 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
     def load(cell, plan, name, device):
         return lambda grid, given: noted.append((grid, given.first_tile, given.first_head))
 
-    monkeypatch.setattr(resident, "load_kernel", load)
+    monkeypatch.setattr(launchers, "load_kernel", load)
     plan, sizes = PLANS[variant], CallSizes(530_000, 66_000, 64)
     arguments = arguments_of("forward", 2, 0, False, 0)()
     launcher_of(LSTM, plan, sizes, 0).run(arguments, None, torch.zeros(1), 2)

@@ -9,7 +9,7 @@ from rnnc import Gate, Input, Param, State, gate, sigmoid
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.call.ragged import Places
-from rnnc.runtime.cuda import one_row, target
+from rnnc.runtime.cuda import choose, target
 from rnnc.runtime.cuda.choose import PlanQuestion
 
 from ...linear_scans import small_tiles
@@ -110,13 +110,13 @@ pad = Places.pad
 def test_auto_takes_one_row_where_it_takes_no_longer(monkeypatch):
     """Few sequences of all lengths, whose padded rows take many steps one after the other."""
     monkeypatch.setattr("rnnc.runtime.cuda.choose.device_limits", lambda _: limits_of("H200"))
-    monkeypatch.setattr(one_row, "recall", lambda _: None)
-    one_row._kind_and_cost.cache_clear()
+    monkeypatch.setattr(choose, "recall", lambda _: None)
+    choose._kind_and_cost.cache_clear()
     hgrn, lstm = rnnc.cells.hgrn, rnnc.cells.lstm
 
     def taken(cell, batch, total, steps, variant="auto", units=512):
         sizes = cell, 1, units, batch, torch.bfloat16, 0, Choice(variant), False
-        return one_row.runs_as_one_row(PlanQuestion(*sizes), total, steps)
+        return choose.runs_as_one_row(PlanQuestion(*sizes), total, steps)
 
     assert taken(hgrn, 4, 40_000, 30_000)
     assert not taken(hgrn, 64, 64 * 1024, 1024)
@@ -127,4 +127,4 @@ def test_auto_takes_one_row_where_it_takes_no_longer(monkeypatch):
     assert not taken(rnnc.cells.sru, 4, 40_000, 30_000)
     assert not taken(rnnc.cells.sru, 4, 40_000, 30_000, "scan")
     assert not taken(lstm, 4, 40_000, 30_000, units=64)
-    one_row._kind_and_cost.cache_clear()
+    choose._kind_and_cost.cache_clear()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from rnnc.runtime.cuda.products.multiplier import rounds
+from rnnc.runtime.cuda.products.multiply import rounds
 
 CUDNN = "torch.backends.cudnn"
 RNN = f"{CUDNN}.rnn"

@@ -12,11 +12,10 @@ from rnnc.codegen.cuda.block.plan import BlockPlan
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
 from rnnc.codegen.cuda.grid.plan import GridPlan
 from rnnc.errors import ResidencyError
-from rnnc.runtime.cuda import resident
+from rnnc.runtime.cuda import launchers
 from rnnc.runtime.cuda.arguments import arguments_of, struct_around
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
-from rnnc.runtime.cuda.launchers import launcher_of
-from rnnc.runtime.cuda.resident import waves
+from rnnc.runtime.cuda.launchers import launcher_of, waves
 
 
 def kernel(kind, direction="forward", **sizes):
@@ -64,8 +63,8 @@ def launches(filled, monkeypatch):
 
     def run(plan, steps, batch, heads):
         notes = {name: Notes(name) for name in plan.kernel_names}
-        monkeypatch.setattr(resident, "load_kernel", lambda cell, plan, name, device: notes[name])
-        monkeypatch.setattr(resident, "fill_bytes", lambda t, byte: filled.append(t.fill_(byte)))
+        monkeypatch.setattr(launchers, "load_kernel", lambda cell, plan, name, device: notes[name])
+        monkeypatch.setattr(launchers, "fill_bytes", lambda t, byte: filled.append(t.fill_(byte)))
         arguments = arguments_of("forward", 2, 0, False, 0)(steps=steps)
         launcher_of(rnnc.cells.lstm, plan, CallSizes(batch, heads, 64), 0).run(
             arguments, None, torch.zeros(1), steps

@@ -17,8 +17,8 @@ from rnnc.errors import RnncError
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.launch import CallSizes
+from rnnc.runtime.cuda.launchers import TiledLauncher
 from rnnc.runtime.cuda.prepared import prepare
-from rnnc.runtime.cuda.resident import TiledLauncher
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
 
 

@@ -12,7 +12,7 @@ from rnnc.codegen.cuda.alternating.plan import K_TILE, OwnProduct
 from rnnc.codegen.cuda.mma import TILE_N
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.spaces import DenseIndex, numbers
-from rnnc.runtime.cuda.alternating.weights import copy_pairs, strips_backward, strips_forward
+from rnnc.runtime.cuda.alternating.products import copy_pairs, strips_backward, strips_forward
 
 QUADS, LANES = 4, 32
 

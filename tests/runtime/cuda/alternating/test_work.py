@@ -13,7 +13,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
 from rnnc.codegen.shape import DIRECTIONS
-from rnnc.runtime.cuda.alternating import library as alternating_library
+from rnnc.runtime.cuda.alternating import products as alternating_products
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
 from rnnc.runtime.cuda.alternating.run import AlternatingLauncher
@@ -85,8 +85,8 @@ def log(monkeypatch):
         "never_unload": lambda kernel: found.append("for good"),
     }.items():
         monkeypatch.setattr(alternating_work, name, fake)
-    monkeypatch.setattr(alternating_library, "ByGemmEx", Product)
-    monkeypatch.setattr(alternating_library, "captured", captured)
+    monkeypatch.setattr(alternating_products, "ByGemmEx", Product)
+    monkeypatch.setattr(alternating_products, "captured", captured)
     return found
 
 
@@ -148,7 +148,7 @@ def test_within_a_caller_s_capture_steps_go_into_the_caller_s_graph(log):
 
 
 def test_a_capture_that_another_thread_ended_is_made_again(log, monkeypatch):
-    once = alternating_library.captured
+    once = alternating_products.captured
     tries = []
 
     def ended(launch):
@@ -157,7 +157,7 @@ def test_a_capture_that_another_thread_ended_is_made_again(log, monkeypatch):
             raise RuntimeError("cudaErrorStreamCaptureInvalidated")
         return once(launch)
 
-    monkeypatch.setattr(alternating_library, "captured", ended)
+    monkeypatch.setattr(alternating_products, "captured", ended)
     made = work()
     run(made, CHUNK)
     assert len(tries) == 3
@@ -168,7 +168,7 @@ def test_steps_that_cannot_be_captured_are_launched_and_it_is_said(log, monkeypa
     def never(launch):
         raise RuntimeError("cudaErrorStreamCaptureInvalidated")
 
-    monkeypatch.setattr(alternating_library, "captured", never)
+    monkeypatch.setattr(alternating_products, "captured", never)
     made = work()
     with pytest.warns(RuntimeWarning, match="one by one.*Invalidated"):
         run(made, CHUNK)
@@ -177,17 +177,17 @@ def test_steps_that_cannot_be_captured_are_launched_and_it_is_said(log, monkeypa
 
 
 def test_an_interrupt_in_a_capture_leaves_no_graph(log, monkeypatch):
-    once = alternating_library.captured
+    once = alternating_products.captured
 
     def interrupted(launch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(alternating_library, "captured", interrupted)
+    monkeypatch.setattr(alternating_products, "captured", interrupted)
     made = work()
     with pytest.raises(KeyboardInterrupt):
         run(made, CHUNK)
     assert not made._graphs
-    monkeypatch.setattr(alternating_library, "captured", once)
+    monkeypatch.setattr(alternating_products, "captured", once)
     log.clear()
     run(made, CHUNK)
     assert log[-1] == ("graph 1", STREAM)

@@ -10,8 +10,8 @@ import torch
 from rnnc.runtime.cuda.driver import cublas, matmul
 from rnnc.runtime.cuda.driver.cublas import Blas
 from rnnc.runtime.cuda.driver.matmul import ByGemmEx
-from rnnc.runtime.cuda.products import multiplier, multiply
-from rnnc.runtime.cuda.products.multiplier import EXACT, ROUNDED
+from rnnc.runtime.cuda.products import multiply
+from rnnc.runtime.cuda.products.multiply import EXACT, ROUNDED
 from torch import Tensor
 
 KINDS = {0: torch.float32, 1: torch.float64, 2: torch.float16, 14: torch.bfloat16}
@@ -102,7 +102,7 @@ def test_each_product(blas, without_lt, dtype, sizes, transposed):
     b = torch.randn(count, *((columns, inner) if transposed else (inner, columns))).to(dtype)
     to = torch.full((count, rows, columns), torch.nan, dtype=real)
     each = (0, inner), (1, inner) if transposed else (0, columns)
-    kind, places = multiplier.product_kind(to, a, b, each, tf32=True, add=False)
+    kind, places = multiply.product_kind(to, a, b, each, tf32=True, add=False)
     ByGemmEx(kind, 0)(*places, 5, 0, 0)
     wanted = a.double() @ (b.mT if transposed else b).double()
     torch.testing.assert_close(to.double(), wanted, rtol=1e-6, atol=1e-6)
@@ -125,7 +125,7 @@ def without_lt(blas, monkeypatch):
     monkeypatch.setattr(matmul, "_algorithm", lambda *_: None)
     monkeypatch.setattr(matmul, "blas_of", lambda _: blas)
     monkeypatch.setattr(matmul, "beside_captures", nullcontext)
-    monkeypatch.setattr(multiplier, "on_device", lambda _: nullcontext())
+    monkeypatch.setattr(multiply, "on_device", lambda _: nullcontext())
     monkeypatch.setattr(multiply, "lasting_workspace", lambda *_: torch.empty(0))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)

@@ -16,7 +16,7 @@ from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, ready, spills
 from rnnc.runtime.cuda.arguments import arguments_of
-from rnnc.runtime.cuda.driver import library
+from rnnc.runtime.cuda.driver import driver as functions
 from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
 from rnnc.runtime.cuda.prepared import launched, prepare
@@ -55,7 +55,7 @@ def driver(monkeypatch, new_functions):
         fail()
 
     fake = SimpleNamespace(check_status=check, funcSetAttribute=fail, status=720)
-    monkeypatch.setattr(library, "_function", lambda kind, name: lambda *_: fake.status)
+    monkeypatch.setattr(functions, "_function", lambda kind, name: lambda *_: fake.status)
     monkeypatch.setattr(launch, "make_room", lambda *_: None)
     module = ModuleType("cupy_backends.cuda.api")
     module.driver = fake

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from rnnc.runtime.cuda.driver import events, library
+from rnnc.runtime.cuda.driver import driver as functions
+from rnnc.runtime.cuda.driver import streams
 
 STREAM, OTHER = 7, 8
 
@@ -25,23 +26,23 @@ def driver(monkeypatch, new_functions):
 
         return entered
 
-    monkeypatch.setattr(library, "_function", function)
-    monkeypatch.setattr(events, "_here", threading.local())
+    monkeypatch.setattr(functions, "_function", function)
+    monkeypatch.setattr(streams, "_here", threading.local())
     return log
 
 
 def test_a_stream_follows_another_one_by_one_event_per_thread(driver):
     for _ in range(2):
-        events.follow(STREAM, OTHER, 0)
+        streams.follow(STREAM, OTHER, 0)
     assert driver[1:] == [("cuEventRecord", 1, OTHER), ("cuStreamWaitEvent", STREAM, 1, 0)] * 2
-    events.follow(STREAM, OTHER, 1)  # an event belongs to a device
+    streams.follow(STREAM, OTHER, 1)  # an event belongs to a device
     assert driver[-2:] == [("cuEventRecord", 2, OTHER), ("cuStreamWaitEvent", STREAM, 2, 0)]
 
 
 def test_the_events_of_a_thread_end_with_it(driver):
-    events.follow(STREAM, OTHER, 0)
+    streams.follow(STREAM, OTHER, 0)
     for number in range(2, 5):
-        thread = threading.Thread(target=events.follow, args=(STREAM, OTHER, 0))
+        thread = threading.Thread(target=streams.follow, args=(STREAM, OTHER, 0))
         thread.start()
         thread.join()
         assert driver[-1] == ("cuEventDestroy_v2", number)

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda.driver import library, matmul, room
-from rnnc.runtime.cuda.driver.cublas_lt import Proposal
+from rnnc.runtime.cuda.driver import driver, matmul, room
+from rnnc.runtime.cuda.driver.cublas import Proposal
 
 SECONDS = 0.2
 
@@ -19,7 +19,7 @@ SECONDS = 0.2
 @pytest.fixture
 def functions(new_functions):
     """The functions of the driver, none of which is known yet or later."""
-    return library
+    return driver
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no usleep")

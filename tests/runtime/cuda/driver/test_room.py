@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from rnnc.runtime.cuda.driver import library, room
+from rnnc.runtime.cuda.driver import driver as functions
+from rnnc.runtime.cuda.driver import room
 
 MICROSECOND = 1000
 NOT_READY = 600
@@ -71,7 +72,7 @@ class Driver:
 def driver(monkeypatch, new_functions):
     found = Driver()
     room._room.cache_clear()
-    monkeypatch.setattr(library, "_function", found.function)
+    monkeypatch.setattr(functions, "_function", found.function)
     monkeypatch.setattr(room, "perf_counter_ns", lambda: found.now)
     yield found
     room._room.cache_clear()

@@ -1,0 +1,205 @@
+"""Products of an alternating plan by cuBLAS, or inside the step's kernel, and R as they read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
+from ....codegen.cuda.mma import TILE_N
+from ....codegen.shape import Direction
+from ..driver.capture import Captured, captured
+from ..driver.matmul import AS_IT_IS, TRANSPOSED, ByGemmEx
+from ..products.multiply import product_kind
+
+
+class KernelProduct:
+    """R as fragments, and two sets of factors that steps write in turns.
+
+    `matrices` has those of each source, and `sizes` are B, N and D.
+    """
+
+    def __init__(
+        self,
+        matrices: Sequence[Sequence[int]],
+        own: OwnProduct,
+        new: Callable[..., Tensor],
+        dtype: torch.dtype,
+        sizes: tuple[int, int, int],
+        direction: Direction,
+    ) -> None:
+        self._matrices, self._own, self._direction = matrices, own, direction
+        split = own.split
+        batch, heads, dim = sizes
+        chunks = math.ceil(dim / K_TILE)
+        tiles = math.ceil(dim / (TILE_N * split)) * split
+        self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
+        pairs_of = [len(each) for each in matrices]
+        self.operands: Sequence[Tensor] = [
+            new(heads * tiles * chunks * p * TILE_N * K_TILE, dtype=dtype) for p in pairs_of
+        ]
+        # Of all rows of a block and whole chunks of K; what is padding stays zero.
+        rows = self.grid[1] * own.rows
+        self.factors = [
+            new(2 * heads * rows * p * chunks * K_TILE, dtype=dtype).zero_()
+            for p in ((1,) * len(pairs_of) if direction == "forward" else pairs_of)
+        ]
+
+    def take(self, R: Tensor) -> None:
+        """Take over the weights of a call, (Gr, N, D out, D in)."""
+        for matrices, weights in zip(self._matrices, self.operands, strict=True):
+            if self._direction == "forward":
+                copy_pairs(matrices, R, weights, 3, strips_forward)
+            else:
+                own = partial(strips_backward, own=self._own)
+                copy_pairs(matrices, R, weights, 2, own)
+
+    def captured(self, product: int) -> None:
+        """Capture nothing: the step's kernel multiplies."""
+
+    def multiply(self, stream: int, product: int = 0) -> None:
+        """Do nothing: the step's kernel multiplies."""
+
+
+class LibraryProduct:
+    """Operands and products of cuBLAS, one of each per source of each product of a step.
+
+    R lies as (N, D out, pairs, D in), with one product per head. For a backward it lies as (N,
+    pairs, D out, D in), with one product per head and pair: K is long there, and a product of one
+    head alone would keep few multiprocessors busy.
+
+    `products` has the matrices of each source of each product, as `StepFacts` has them. `new` makes
+    tensors of a size, in the kernels' accuracy or the dtype given. The sizes are B, N and D.
+    Products of a stream may share the workspace.
+    """
+
+    def __init__(
+        self,
+        products: Sequence[Sequence[Sequence[int]]],
+        new: Callable[..., Tensor],
+        dtype: torch.dtype,
+        sizes: tuple[int, int, int],
+        direction: Direction,
+        device: int,
+        workspace: Tensor,
+        tf32: bool,
+    ) -> None:
+        self._matrices = [matrices for sources in products for matrices in sources]
+        self._direction, self._workspace = direction, workspace
+        batch, heads, dim = sizes
+        pairs_of = [len(matrices) for matrices in self._matrices]
+        if direction == "forward":
+            self._weights = [new(heads, dim, p, dim, dtype=dtype) for p in pairs_of]
+            self.factors = [new(heads, batch, dim, dtype=dtype).zero_() for _ in pairs_of]
+            self._products = [new(heads, batch, dim * p) for p in pairs_of]
+        else:
+            self._weights = [new(heads, p, dim, dim, dtype=dtype) for p in pairs_of]
+            self.factors = [new(heads * p, batch, dim, dtype=dtype).zero_() for p in pairs_of]
+            self._products = [new(heads * p, batch, dim) for p in pairs_of]
+        axes = (1, 2) if direction == "forward" else (0, 1)
+        every = zip(
+            self._products,
+            self.factors,
+            (weights.flatten(*axes) for weights in self._weights),
+            strict=True,
+        )
+        self._multiplications = [
+            [self._multiplication(*next(every), device, tf32) for _ in sources]
+            for sources in products
+        ]
+
+    def _multiplication(
+        self, to: Tensor, factors: Tensor, weights: Tensor, device: int, tf32: bool
+    ) -> tuple[ByGemmEx, tuple[int, int, int]]:
+        """Return the launcher of a product, and the addresses of its operands."""
+        inner, columns = factors.shape[2], to.shape[2]
+        turned = (TRANSPOSED, inner) if self._direction == "forward" else (AS_IT_IS, columns)
+        each = (AS_IT_IS, inner), turned
+        kind, places = product_kind(to, factors, weights, each, tf32=tf32, add=False)
+        return ByGemmEx(kind, device), places
+
+    @property
+    def operands(self) -> Sequence[Tensor]:
+        """Products that the step's kernel reads beside the factors, one tensor per source."""
+        return self._products
+
+    def take(self, R: Tensor) -> None:
+        """Take over the weights of a call, (Gr, N, D out, D in)."""
+        # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
+        axes, pair_axis = ((1, 2, 0, 3), 2) if self._direction == "forward" else ((1, 0, 2, 3), 1)
+        for matrices, weights in zip(self._matrices, self._weights, strict=True):
+            copy_pairs(matrices, R, weights, pair_axis, lambda r: r.permute(axes))
+
+    def captured(self, product: int) -> Captured:
+        """Capture what `multiply` launches."""
+        return captured(partial(self.multiply, product=product))
+
+    def multiply(self, stream: int, product: int = 0) -> None:
+        """Multiply the factors of a product's sources by R, on a stream, whose handle is given."""
+        workspace = self._workspace
+        for launch, places in self._multiplications[product]:
+            launch(*places, stream, workspace.data_ptr(), workspace.nbytes)
+
+
+def copy_pairs(
+    matrices: Sequence[int],
+    R: Tensor,
+    to: Tensor,
+    axis: int,
+    arrange: Callable[[Tensor], Tensor],
+) -> None:
+    """Copy the matrices of a source's pairs, in the order of products.
+
+    Args:
+        matrices: their numbers.
+        R: (Gr, N, D out, D in).
+        to: contiguous; what `arrange` makes of all the matrices.
+        axis: of the pairs in `to`.
+        arrange: gives some matrices, (pairs, N, D out, D in), the order of `to`.
+    """
+    step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
+    if step > 0 and [*matrices] == list(range(matrices[0], matrices[-1] + 1, step)):
+        arranged = arrange(R[matrices[0] : matrices[-1] + 1 : step])
+        to.view(arranged.shape).copy_(arranged)
+        return
+    # One by one: an index of numbers would be copied from the host, which a capture refuses, and
+    # a tensor of all of them would take the room of R again.
+    for place, matrix in enumerate(matrices):
+        arranged = arrange(R[matrix : matrix + 1])
+        shape = [*arranged.shape]
+        shape[axis] = len(matrices)
+        to.view(shape).narrow(axis, place, 1).copy_(arranged)
+
+
+def strips_forward(R: Tensor) -> Tensor:
+    """Return strips of 8 units' rows, as fragments that a block reads chunk after chunk.
+
+    R is (pairs, N, D out, D in). The result is (N, tiles of 8 units, chunks of K, pairs, 8 units, 4
+    quads, 8 of K), padded with zeros. It is a view where D is a multiple of a chunk.
+    """
+    pairs, heads, dim, _ = R.shape
+    tiles, chunks = math.ceil(dim / TILE_N), math.ceil(dim / K_TILE)
+    R = _padded(R, tiles * TILE_N, chunks * K_TILE)
+    return R.view(pairs, heads, tiles, TILE_N, chunks, 4, K_TILE // 4).permute(1, 2, 4, 0, 3, 5, 6)
+
+
+def strips_backward(R: Tensor, own: OwnProduct) -> Tensor:
+    """Return strips of 8 units' columns, as fragments, one for each block of a cluster.
+
+    K runs over the gates of all pairs. R is (pairs, N, D out, D in). The result is (N, clusters,
+    pairs, chunks of K, strips, 8 units, 4 quads, 8 of K), padded or a view as in `strips_forward`.
+    """
+    pairs, heads, dim, _ = R.shape
+    groups, chunks = math.ceil(dim / (TILE_N * own.split)), math.ceil(dim / K_TILE)
+    R = _padded(R, chunks * K_TILE, groups * own.split * TILE_N)
+    R = R.view(pairs, heads, chunks, 4, K_TILE // 4, groups, own.split, TILE_N)
+    return R.permute(1, 5, 0, 2, 6, 7, 3, 4)
+
+
+def _padded(R: Tensor, rows: int, columns: int) -> Tensor:
+    more = (rows - R.shape[2], columns - R.shape[3])
+    return torch.nn.functional.pad(R, (0, more[1], 0, more[0])) if any(more) else R
