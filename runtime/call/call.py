@@ -13,6 +13,7 @@ from .forms import OWN, Form, RowsForm
 from .layer_call import LayerCall, Order
 from .masks import MadeMasks, Masks
 from .ragged import Places, Ragged, RaggedKind
+from .tensors import SomeTensors
 
 
 class Tensors(NamedTuple):
@@ -31,7 +32,7 @@ class Tensors(NamedTuple):
 
     x: Tensor
     states: Sequence[Tensor]
-    weights: Sequence[Tensor | None]
+    weights: SomeTensors
     ragged: Ragged | None = None
     unweighted: Sequence[Tensor] = ()
     drawn: Tensor | None = None
@@ -155,7 +156,7 @@ class Call(NamedTuple):
         """Number of results: states at all steps, and states after the last step."""
         return self.sequences + len(self.initial_values)
 
-    def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    def flat_weights(self, parameters: SomeTensors) -> SomeTensors:
         """Return what a single step reads of the caller's parameters: see `Form.of_step`."""
         return self.form.of_step(parameters, self.parts)
 

@@ -47,7 +47,7 @@ class LayersRead(NamedTuple):
 
     x: Tensor
     d_y: Tensor | None
-    layer: Callable[[int], tuple[Saved, Sequence[Tensor | None]]]
+    layer: Callable[[int], tuple[Saved, SomeTensors]]
     masks: Sequence[Tensor]
     donated: bool
 

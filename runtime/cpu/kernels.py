@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ..call.facts import facts_of
 from ..call.masks import read_states
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library
 from .products import (
@@ -104,11 +104,7 @@ _STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
 def backward(
-    cell: CellSpec,
-    plan: CpuPlan,
-    saved: Saved,
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
+    cell: CellSpec, plan: CpuPlan, saved: Saved, d_states: SomeTensors, d_last: SomeTensors
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 

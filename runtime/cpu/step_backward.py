@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..call.call import Call, Tensors
 from ..call.requests import StepBackward
+from ..call.tensors import SomeTensors
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
@@ -61,7 +62,7 @@ def run_step_backward(call: Call, tensors: Tensors, backward: StepBackward) -> l
 def _by_torch(
     call: Call,
     facts: StepFacts,
-    tensors: Sequence[Tensor | None],
+    tensors: SomeTensors,
     given: int,
     needs: Sequence[bool],
     found: list[Tensor | None],

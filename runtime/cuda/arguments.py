@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ...codegen.shape import Direction
-from ..call.tensors import strides_of_unweighted
+from ..call.tensors import SomeTensors, strides_of_unweighted
 
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 WORD = 8  # bytes of either
@@ -207,6 +207,6 @@ def pointer(tensor: Tensor | None) -> int | None:
     return None if tensor is None or not tensor.numel() else tensor.data_ptr()
 
 
-def pointers(tensors: Sequence[Tensor | None]) -> Any:
+def pointers(tensors: SomeTensors) -> Any:
     """Return the tensors' addresses; at least one, since C has no empty arrays."""
     return (ctypes.c_void_p * max(len(tensors), 1))(*(pointer(t) for t in tensors))

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.gemms import called_sums, gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
@@ -107,8 +107,8 @@ class Backward:
         self,
         ready: Prepared,
         saved: Saved,
-        d_states: Sequence[Tensor | None],
-        d_last: Sequence[Tensor | None],
+        d_states: SomeTensors,
+        d_last: SomeTensors,
         *,
         multiplier: Multiplier = TORCH,
         donated: bool = False,

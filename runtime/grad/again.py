@@ -11,6 +11,7 @@ from torch import Tensor
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
 from ..call.ragged import Places
+from ..call.tensors import SomeTensors
 from ..call.text import text_of_call
 from .compute import sequences_of
 from .layers.forward import Kept
@@ -20,11 +21,7 @@ from .torch_layers import torch_layers
 
 
 def differentiate_again(
-    call: Call,
-    flat: Sequence[Any],
-    kept: Kept,
-    needs: Sequence[bool],
-    gradients: Sequence[Tensor | None],
+    call: Call, flat: Sequence[Any], kept: Kept, needs: Sequence[bool], gradients: SomeTensors
 ) -> list[Tensor | None]:
     """Return the gradient of each of a call's flat tensors.
 
@@ -65,7 +62,7 @@ def _of_padded(
     places: Places,
     kept: Kept,
     needs: Sequence[bool],
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
 ) -> list[Tensor | None]:
     """Return the gradients of a call on packed rows, by that on padded ones."""
     count, end = call.sequences, len(tensors.before_weights()) - len(tensors.unweighted)
@@ -101,10 +98,7 @@ def _apart(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _differentiate(
-    results: Sequence[Tensor],
-    inputs: Sequence[Any],
-    needs: Sequence[bool],
-    gradients: Sequence[Tensor | None],
+    results: Sequence[Tensor], inputs: Sequence[Any], needs: Sequence[bool], gradients: SomeTensors
 ) -> list[Tensor | None]:
     """Return the gradients of inputs that `_apart` gave, by autograd."""
     pairs = [(o, g) for o, g in zip(results, gradients, strict=True) if g is not None]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...errors import BackwardError
 from ..call.call import Call, Tensors
 from ..call.requests import StepBackward
-from ..call.tensors import States, Stepped
+from ..call.tensors import SomeTensors, States, Stepped
 from ..targets.registry import TARGETS
 from .layers.backward import backward_layers
 from .layers.forward import Kept, forward_layers, joined_states
@@ -41,7 +41,7 @@ def gradients_of(
     tensors: Tensors,
     kept: Kept,
     new: States,
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     needs: Sequence[bool],
     retained: bool,
 ) -> list[Tensor | None]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..call.plain import all_plain, is_watched
+from ..call.tensors import SomeTensors
 from ..call.text import CallText, read_call, write_call
 from ..check.masks import check_lengths
 from .joins import Dims, join_of, shape_of
@@ -131,7 +132,7 @@ def _check_lengths(written: CallText, tensors: Sequence[Tensor]) -> None:
 
 
 def _one_by_one(
-    size: int, dims: Dims, tensors: Sequence[Tensor | None], run: Any
+    size: int, dims: Dims, tensors: SomeTensors, run: Any
 ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """Return the results of a batch of calls that run one after the other."""
     found = []

@@ -15,7 +15,7 @@ from ...errors import BackwardError
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
 from ..call.plain import all_plain, alone, is_watched, profiled
-from ..call.tensors import States
+from ..call.tensors import SomeTensors, States
 from ..process.turns import SHORT_TURNS, short_turns_of_backward
 from ..program.seen import Entry, replayed
 from .again import differentiate_again
@@ -123,7 +123,7 @@ def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
     return found[:count], tuple(found[count:])
 
 
-def _forward(call: Call, flat: Sequence[Tensor | None]) -> list[Any]:
+def _forward(call: Call, flat: SomeTensors) -> list[Any]:
     """Return the results of a call, and what its backward reads besides its inputs."""
     results, kept = forward_of(call, call.named(flat))
     return [*results, *kept.flat()]
@@ -133,7 +133,7 @@ def _backward(
     ctx: Any,
     saved: Sequence[Any],
     new: States,
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     needs: Sequence[bool],
     retained: bool,
 ) -> list[Tensor | None]:

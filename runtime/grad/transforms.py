@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-from torch import Tensor
 
 from ...errors import TransformError
 from ..call.marks import constant_in_graphs
 from ..call.plain import compiled_transform, is_wrapped, transform_of
+from ..call.tensors import SomeTensors
 from ..process.caller import warn_once
 
 # The targets of this package; torch's operators dispatch on the type of their tensors' device.
 OPERATOR_TARGETS = ("cpu", "cuda")
 
 
-def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
+def needs_reference(backend: str, tensors: SomeTensors) -> bool:
     """Return True if a call must take the reference, for a transform that kernels cannot follow.
 
     With the backend "auto" the reference serves, which is said once. Any other backend names
@@ -63,7 +61,7 @@ def refused(name: str) -> TransformError:
     )
 
 
-def check_gradients(gradients: Sequence[Tensor | None]) -> None:
+def check_gradients(gradients: SomeTensors) -> None:
     """Refuse gradients of which each is a batch: of `is_grads_batched`, `vectorize` or `vmap`."""
     if any(is_wrapped(g) for g in gradients):
         raise refused("a batch of gradients at once (vmap, is_grads_batched or vectorize=True)")

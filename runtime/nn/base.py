@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..call.forms import Named
 from ..call.settings import Settings
-from ..call.tensors import States
+from ..call.tensors import SomeTensors, States
 from ..run.known_calls import KnownCalls
 from .kinds import Kind
 from .own import as_torch, is_strided, kernels_serve
@@ -49,7 +49,7 @@ class OnKernels:
         x: Tensor,
         batch: tuple[int, ...],
         states: Sequence[Any] | None,
-        weights: Sequence[Tensor | None],
+        weights: SomeTensors,
     ) -> bool:
         """Return True if kernels can take the call. Torch says what is wrong with other calls."""
         kind, directions = self._cell_kind(), 2 if settings.both else 1
@@ -67,7 +67,7 @@ class OnKernels:
                 return False
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
-    def _weights_fit(self, weights: Sequence[Tensor | None], gates: int, directions: int) -> bool:
+    def _weights_fit(self, weights: SomeTensors, gates: int, directions: int) -> bool:
         """Return True if all weights are there, in the shapes that the module's sizes give."""
         rows, width = gates * self.hidden_size, self.proj_size or self.hidden_size
         each = 5 if self.proj_size else 4

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..call.call import Tensors
 from ..call.plain import is_watched
 from ..call.settings import Settings
-from ..call.tensors import States
+from ..call.tensors import SomeTensors, States
 from ..run.projected.layers import whole_layer
 from ..run.projected.weights import Part, parts_of, projected
 from ..run.route import run_call
@@ -44,10 +44,7 @@ def is_faster(
 
 
 def run_projected(
-    settings: Settings,
-    x: Tensor,
-    states: Sequence[Tensor] | None,
-    weights: Sequence[Tensor | None],
+    settings: Settings, x: Tensor, states: Sequence[Tensor] | None, weights: SomeTensors
 ) -> tuple[Tensor, States]:
     """Run all layers on the kernels, time first, batched."""
     sizes, lasts = (1, settings.both, 1, settings.dim, 0.0), list[States]()

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..call.call import Tensors
 from ..call.ragged import Ragged
 from ..call.settings import Settings
-from ..call.tensors import States
+from ..call.tensors import SomeTensors, States
 from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
@@ -117,7 +117,7 @@ class Sequences(OnKernels):
         settings: Settings,
         x: Tensor,
         states: Sequence[Tensor] | None,
-        weights: Sequence[Tensor | None],
+        weights: SomeTensors,
         ragged: Ragged | None,
     ) -> tuple[Tensor, States]:
         """Run all layers, time first, batched."""

@@ -12,7 +12,7 @@ from ...codegen.layout import Product, layout_of
 from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
 from ..call.facts import Called, facts_of
-from ..call.tensors import Saved
+from ..call.tensors import Saved, SomeTensors
 from .multiplier import TORCH, Multiplier, Spans, room_for, spans_of, sum_parts
 
 
@@ -134,7 +134,7 @@ def recurrent_sums(
     d_wx: Tensor,
     d_gates_no_input: Tensor,
     states: Sequence[Tensor],
-    initial_states: Sequence[Tensor | None],
+    initial_states: SomeTensors,
     multiplier: Multiplier,
     reverse: Reverse = False,
 ) -> list[tuple[Tensor, Tensor]]:

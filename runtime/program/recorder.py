@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..call.tensors import SomeTensors
 from .compact import Recorded
 from .ops import Allocate, Op, Operate, Overwrite, Running, View, aligned
 from .slots import Slot, overlap, weak_storage
@@ -203,7 +204,7 @@ class Recorder(TorchDispatchMode):
         slot = self._view(tensor).slot
         self._add(Overwrite(slot), {slot})
 
-    def parts(self, results: Sequence[Tensor | None]) -> Parts | None:
+    def parts(self, results: SomeTensors) -> Parts | None:
         """Return what the program of the call is made of; None if it cannot be run again."""
         if self.refused:
             return None

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..call.call import Call
 from ..call.plain import guard_of
+from ..call.tensors import SomeTensors
 from .ops import Op, Running, aligned
 from .recorder import Parts, Recorder
 
@@ -176,13 +177,13 @@ class Entry:
         """Return True if tensors are like those of the call, and have memory now."""
         return self._alike is not None and self._alike(*tensors) and have_memory(tensors)
 
-    def saved_alike(self, tensors: Sequence[Tensor | None]) -> bool:
+    def saved_alike(self, tensors: SomeTensors) -> bool:
         """Return True if saved tensors are like some that passed all checks of a backward."""
         pattern, unique = _each_once(tensors)
         check = self._saved.get(pattern)
         return check is not None and check(*unique) and have_memory(unique)
 
-    def remember_saved(self, tensors: Sequence[Tensor | None]) -> None:
+    def remember_saved(self, tensors: SomeTensors) -> None:
         """Remember that saved tensors passed all checks of a backward, if a call may come again."""
         if self._alike is None:
             return
@@ -246,7 +247,7 @@ def have_memory(tensors: Iterable[Tensor]) -> bool:
     return all([t.data_ptr() or not t.numel() for t in tensors])  # noqa: C419
 
 
-def _each_once(tensors: Sequence[Tensor | None]) -> tuple[Hashable, list[Tensor]]:
+def _each_once(tensors: SomeTensors) -> tuple[Hashable, list[Tensor]]:
     """Return which tensors are the same, and each of them once; two layers may share a weight."""
     given = [tensor for tensor in tensors if tensor is not None]
     unique = {id(tensor): tensor for tensor in given}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...call.tensors import Stepped
+from ...call.tensors import SomeTensors, Stepped
 from ..driver.gemm import Many
 from .ready import StepReady
 from .tensors import packed_places
@@ -24,10 +24,10 @@ class BackwardLayers(ABC):
         ready: StepReady,
         x: Tensor,
         states: Sequence[Tensor],
-        weights: Sequence[Tensor | None],
+        weights: SomeTensors,
         d_states: Sequence[Tensor],
         stepped: Stepped,
-        gradients: Sequence[Tensor | None],
+        gradients: SomeTensors,
     ) -> None:
         self.ready, self.d_states = ready, d_states
         tensors = (x, *states, *weights, *gradients, stepped.saved, *stepped.last)
@@ -234,7 +234,7 @@ class TiledLayers(BackwardLayers):
         self.d_output, self.d_y = d_x, 0
         return [d_W, d_R, *self._given(own[2:], sums)]
 
-    def _given(self, own: Sequence[int], sums: Tensor | None) -> Sequence[Tensor | None]:
+    def _given(self, own: Sequence[int], sums: Tensor | None) -> SomeTensors:
         """Return the gradients of bias, diagonal weights and params, where there are any."""
         if sums is None:
             return [None] * len(own)

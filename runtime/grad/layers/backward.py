@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...call.call import Call
+from ...call.tensors import SomeTensors
 from ...targets.layers import packed_weights, states_for
 from ...targets.registry import TARGETS
 from .forward import stacked
@@ -22,11 +23,7 @@ from .sweep import Left, Sweep
 
 
 def backward_layers(
-    call: Call,
-    saved: Left,
-    gradients: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    donated: bool,
+    call: Call, saved: Left, gradients: SomeTensors, needs: Sequence[bool], donated: bool
 ) -> list[Tensor | None]:
     """Return the gradient of each of the call's tensors, in their order, with weights by layer.
 
@@ -64,11 +61,8 @@ def backward_layers(
 
 
 def _joint(
-    call: Call,
-    saved: Left,
-    d_lasts: Sequence[Tensor | None],
-    needs: Sequence[bool],
-) -> tuple[Left, Sequence[Tensor | None], Sequence[bool]]:
+    call: Call, saved: Left, d_lasts: SomeTensors, needs: Sequence[bool]
+) -> tuple[Left, SomeTensors, Sequence[bool]]:
     """Return what the backward reads where both directions of a layer were one call.
 
     It is what the call of all heads left, the gradients of its last states, and which gradients of

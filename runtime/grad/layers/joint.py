@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...call.forms import LayerWeights
 from ...call.ragged import Ragged
+from ...call.tensors import SomeTensors
 from ...targets.by_torch import Moves
 
 
@@ -62,7 +63,7 @@ def split_resets(gradient: Tensor | None) -> Tensor | None:
     return pairs.movedim(-2, 1).flatten(0, 1)
 
 
-def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:
+def split_gradients(layer: SomeTensors) -> list[Tensor | None]:
     """Return the gradients of weights of both directions, in turn, from those of all heads."""
     found: list[Tensor | None] = []
     for direction in (0, 1):

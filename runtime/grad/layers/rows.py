@@ -10,6 +10,7 @@ from torch import Tensor
 from ...call.call import Call, Tensors
 from ...call.ragged import Places, Ragged
 from ...call.requests import InputBackward
+from ...call.tensors import SomeTensors
 from ...targets.by_torch import Packing
 from ...targets.registry import TARGETS
 
@@ -27,7 +28,7 @@ class LayerRows:
             return outputs[0].view(steps, batch, heads * dim)
         return torch.cat(list(outputs), 2).view(steps, batch, self._call.features)
 
-    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+    def split(self, features: Tensor | None) -> SomeTensors:
         """Return the inverse of `joined`, for gradients; None for zero."""
         call, directions = self._call, len(self._call.directions)
         if features is None:
@@ -77,7 +78,7 @@ class PackedRows(LayerRows):
         """Return packed features; see `LayerRows`."""
         return self._packing.pack(outputs)
 
-    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+    def split(self, features: Tensor | None) -> SomeTensors:
         """Return the inverse of `joined`; see `LayerRows`."""
         return super().split(None if features is None else self._packing.pad(features))
 
@@ -101,7 +102,7 @@ class GivenRows(LayerRows):
         """Return the states of the only direction, (T, B, N, D); see `LayerRows`."""
         return outputs[0]
 
-    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+    def split(self, features: Tensor | None) -> SomeTensors:
         """Return the gradient of the only direction; see `LayerRows`."""
         return [features]
 
@@ -122,7 +123,7 @@ class GivenPackedRows(GivenRows):
         """Return the states of the only direction, (total, N, D); see `LayerRows`."""
         return self._places.pack(outputs[0])
 
-    def split(self, features: Tensor | None) -> Sequence[Tensor | None]:
+    def split(self, features: Tensor | None) -> SomeTensors:
         """Return the gradient of the only direction; see `LayerRows`."""
         return [None if features is None else self._places.pad(features)]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...call.call import Call, Tensors
 from ...call.forms import LayerWeights
 from ...call.requests import LayersCall, LayersRead
-from ...call.tensors import Gradients, Saved, inputs_at
+from ...call.tensors import Gradients, Saved, SomeTensors, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
 from ...targets.registry import TARGETS
@@ -62,7 +62,7 @@ class Sweep:
     call: Call
     saved: Left
     firsts: Sequence[Sequence[Tensor]]
-    d_lasts: Sequence[Tensor | None]
+    d_lasts: SomeTensors
     needs: Sequence[bool]
     donated: bool
     rows: LayerRows
@@ -89,14 +89,14 @@ class Sweep:
             self.d_weights.insert(0, [d_W, *_given(found, own)])
             self.d_firsts.insert(0, found.d_initial_states)
 
-        def read(layer: int) -> tuple[Saved, Sequence[Tensor | None]]:
+        def read(layer: int) -> tuple[Saved, SomeTensors]:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
         reads = LayersRead(saved.tensors.x, d_y, read, saved.kept.masks, self.donated)
         asked = LayersCall(call, saved.weights, self.firsts)
         return TARGETS[call.target].backward_layers(asked, reads, finish)
 
-    def layer(self, layer: int, d_sequences: Sequence[Tensor | None]) -> Tensor | None:
+    def layer(self, layer: int, d_sequences: SomeTensors) -> Tensor | None:
         """Run a layer on gradients of its output or states; return that of its input."""
         call, directions = self.call, len(self.call.directions)
         below = self._input_of(layer)
@@ -144,9 +144,7 @@ class Sweep:
             d_below = dropped(self.call, d_below, masks[layer - 1])
         return d_below
 
-    def _direction(
-        self, index: int, below: Tensor, d_sequences: Sequence[Tensor | None]
-    ) -> Gradients:
+    def _direction(self, index: int, below: Tensor, d_sequences: SomeTensors) -> Gradients:
         """Run a direction of a layer."""
         call, read = self.call, self._saved(index, below)
         d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
@@ -206,7 +204,7 @@ class Sweep:
         first = kind.lengths + kind.reset
         return [*[None] * first, *found, *[None] * (kind.tensors - first - len(found))]
 
-    def _d_last(self, index: int) -> Sequence[Tensor | None]:
+    def _d_last(self, index: int) -> SomeTensors:
         """Return the gradients of the last states of a direction of a layer, (B, N, D)."""
         if self.call.takes_wx:
             return self.d_lasts
@@ -238,7 +236,7 @@ class Sweep:
         return below
 
 
-def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
+def _given(found: Gradients, weights: LayerWeights) -> SomeTensors:
     """Return a gradient for each of R, b, R_diag and the params; None for each missing one."""
     return (
         None if weights.R is None else found.d_R,

@@ -20,6 +20,7 @@ from ....errors import BackwardError, SecondOrderError
 from ...call.call import Call
 from ...call.marks import never_traced
 from ...call.plain import alone, is_watched, treats_itself
+from ...call.tensors import SomeTensors
 from ...call.text import CallText, read_call, write_call
 from ...program.seen import Entry, Seen, replayed
 from ...targets.registry import TARGETS, target_of
@@ -71,7 +72,7 @@ def _forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> list[T
 
 
 def _call_backward(
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     tensors: Sequence[Tensor],
     results: Sequence[Tensor],
     needs: Sequence[bool],
@@ -82,7 +83,7 @@ def _call_backward(
 
 
 def plain_backward(
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     tensors: Sequence[Tensor],
     results: Sequence[Tensor],
     needs: Sequence[bool],
@@ -117,7 +118,7 @@ def plain_backward(
 def _backward(
     call: Call,
     written: CallText,
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     tensors: Sequence[Any],
     results: Sequence[Tensor],
     needs: Sequence[bool],
@@ -220,7 +221,7 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     ctx.save_for_backward(*saved)
 
 
-def _differentiate(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, gradients: SomeTensors) -> tuple[Any, ...]:
     """Return a gradient for each argument of `rnnc::call`."""
     if not torch.compiler.is_compiling():
         check_gradients(gradients)

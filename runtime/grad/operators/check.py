@@ -13,7 +13,7 @@ from ...call.call import Call, Tensors
 from ...call.forms import RowsForm
 from ...call.layer_call import backward_reads
 from ...call.plain import check_memory
-from ...call.tensors import ScanInputs, inputs_at
+from ...call.tensors import ScanInputs, SomeTensors, inputs_at
 from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
@@ -76,7 +76,7 @@ def check_results(
 
 
 def check_gradients_of_results(
-    call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+    call: Call, results: Sequence[Tensor], gradients: SomeTensors
 ) -> list[Tensor | None]:
     """Return the gradients of `results` of a call, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call
+from ...call.tensors import SomeTensors
 from ...call.text import read_call
 from ...targets.registry import target_of
 from ..layers.rows import sizes_of
@@ -42,7 +43,7 @@ def shapes_of_results(call: Call, results: Sequence[Tensor]) -> list[tuple[int, 
 
 
 def seen_by_autograd(
-    call: Call, results: Sequence[Tensor], gradients: Sequence[Tensor | None]
+    call: Call, results: Sequence[Tensor], gradients: SomeTensors
 ) -> list[Tensor | None]:
     """Return gradients of a call's results as autograd sees them where it records a backward.
 
@@ -90,7 +91,7 @@ def fake_call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
 
 
 def fake_call_backward(
-    gradients: Sequence[Tensor | None],
+    gradients: SomeTensors,
     tensors: Sequence[Tensor],
     results: Sequence[Tensor],
     needs: Sequence[bool],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...call.plain import without_autocast
+from ...call.tensors import SomeTensors
 
 
 class Part(NamedTuple):
@@ -46,9 +46,7 @@ class Part(NamedTuple):
         return [W, R, *others]
 
 
-def parts_of(
-    weights: Sequence[Tensor | None], count: int, order: tuple[int, ...] | None = None
-) -> list[Part]:
+def parts_of(weights: SomeTensors, count: int, order: tuple[int, ...] | None = None) -> list[Part]:
     """Return the weights of each direction, of which each has `count`: W, R', others and P.
 
     With the `order` of a projection the matrices that do not multiply h, or None, come before P.
