@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .runtime.distributed.gradients import reduce_gradients
+    from .runtime.distributed.exchange import reduce_gradients
     from .runtime.distributed.headwise import HeadwiseParallel
     from .runtime.distributed.sequence import SequenceParallel
     from .runtime.grad.operators.policy import SAVED_OPERATORS, save_policy

@@ -6,7 +6,7 @@ import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.program.seen import Program
-from rnnc.runtime.run import reference
+from rnnc.runtime.run import by_layer
 from rnnc.runtime.run.projected import direction
 
 REFUSED = rnnc.TensorError, rnnc.SecondOrderError, TypeError
@@ -21,7 +21,7 @@ class Seen:
             *((CpuTarget, name) for name in ("forward", "forward_of_features", "sequence", "step")),
             (Program, "__call__"),
             (direction, "run_call"),
-            (reference, "scan_reference"),
+            (by_layer, "scan_reference"),
         ):
             self._note(monkeypatch, of, name)
 

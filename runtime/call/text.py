@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...codegen.shape import Precision
-from ..store.digest import runtime_digest
+from ..store.memo import runtime_digest
 from .call import Call
 from .forms import OWN, TORCH, TORCH_GRU, RowsForm
 from .layer_call import Choice, Order, cell_of

@@ -12,7 +12,7 @@ from ..call.requests import StepBackward
 from ..call.tensors import SomeTensors
 from .arguments import addresses, pack
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
-from .step_facts import StepFacts, facts_of_step
+from .step import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 

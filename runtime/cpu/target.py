@@ -16,12 +16,12 @@ from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays
-from ..targets.shared_states import shared_states
+from ..targets.by_torch import shared_states
 from ..targets.target import Target
 from . import kernels
 from .compile import COMPUTED, check_compiler, cpu_library, plan_of
 from .inputs import project, project_at, project_gradients, settings_of_torch
-from .sequence import run_sequence
+from .kernels import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward
 from .tasks import multiplies_features

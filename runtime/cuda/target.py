@@ -20,8 +20,7 @@ from ..call.requests import LayersCall, LayersRead
 from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
-from ..targets.by_torch import ONE_LANE, Lanes, Packing
-from ..targets.shared_states import shared_states
+from ..targets.by_torch import ONE_LANE, Lanes, Packing, shared_states
 from ..targets.target import Target
 from . import ahead, kernels
 from .choose import PlanQuestion, joins, runs_as_one_row
@@ -29,8 +28,7 @@ from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room
 from .driver.streams import current_stream, is_capturing
-from .memory.constants import constant
-from .memory.kept import freed_with_memory
+from .memory.kept import constant, freed_with_memory
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows

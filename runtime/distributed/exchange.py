@@ -1,4 +1,4 @@
-"""Exchange of some steps of all heads for all steps of some heads, between ranks."""
+"""Exchanges between ranks: steps for heads, gradients, and facts on which all must agree."""
 
 from __future__ import annotations
 
@@ -6,10 +6,71 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed import _functional_collectives
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from ...errors import RnncError, TensorError
+
+
+def agree(mesh: DeviceMesh, facts: dict[str, Any], problem: RnncError | None = None) -> None:
+    """Raise on all ranks if one has a problem, or if their facts differ.
+
+    All ranks of the mesh, which has one dimension, call this at the same point. A fact has the name
+    of the argument that it is about. The error names the rank with the problem, or the fact that
+    differs.
+    """
+    parts = None if problem is None else (problem.where, problem.found, problem.wanted)
+    own = parts and (*parts, problem.write if problem is not None else ""), facts
+    everyone: list[Any] = [None] * mesh.size()
+    dist.all_gather_object(everyone, own, group=mesh.get_group())
+    for rank, (wrong, _) in enumerate(everyone):
+        if wrong is not None:
+            where, found, wanted, write = wrong
+            raise TensorError(where, f"{found}, on rank {rank} of the mesh", wanted, write)
+    first = everyone[0][1]
+    for rank, (_, others) in enumerate(everyone):
+        for name, fact in others.items():
+            if fact != first[name]:
+                raise TensorError(
+                    name,
+                    f"{first[name]} on rank 0 of the mesh, {fact} on rank {rank}",
+                    "the same on all ranks",
+                    f"the same {name} on all ranks",
+                )
+
+
+def reduce_gradients(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Sum over ranks the gradients of all parameters that are not spread over their mesh.
+
+    With `SequenceParallel` each rank has the loss of its own steps. Layers that are no recurrent
+    layers, an embedding for example, then have the gradient of a part of the loss on each rank.
+    Call this between `backward` and the optimizer's step.
+
+    Args:
+        module: the whole model, after `backward`. Gradients that are DTensors stay as they are.
+        mesh: of one dimension. A parameter has a gradient on all of its ranks, or on none.
+
+    Example:
+        >>> import rnnc
+        >>> # loss.backward()
+        >>> # rnnc.distributed.reduce_gradients(model, mesh["steps"])
+        >>> # optimizer.step()
+    """
+    by_kind: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for parameter in module.parameters():
+        gradient = parameter.grad
+        if gradient is not None and not isinstance(gradient, DTensor):
+            by_kind.setdefault((gradient.dtype, gradient.device), []).append(gradient)
+    for gradients in by_kind.values():
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        dist.all_reduce(flat, group=mesh.get_group())
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
 
 _collectives: Any = _functional_collectives
 _operators: Any = torch.ops._c10d_functional

@@ -16,13 +16,12 @@ from ..call.forms import RowsForm
 from ..call.ragged import Ragged
 from ..call.settings import Settings
 from ..call.tensors import States, inputs_of
+from ..module.parameters import weight_of
 from ..module.rnn import RNN
-from ..module.weights import weight_of
 from ..run.draws import Undrawn
 from ..run.known_calls import KnownCalls
-from .agreement import agree
 from .draws import draw_of_rank, dropped
-from .exchange import Steps
+from .exchange import Steps, agree
 
 
 class NoCalls(KnownCalls):

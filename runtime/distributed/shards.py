@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from ...cellspec.errors import kind_of
 from ...errors import RnncError, TensorError
 from ..module.rnn import RNN
-from .agreement import agree
+from .exchange import agree
 from .parallel import Parallel
 
 _FIRST = "parallelize_module before fully_shard, DistributedDataParallel and an optimizer"

@@ -16,8 +16,8 @@ from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.forms import Named
 from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
+from .parameters import blocks_of, draw_orthogonal, drawn_anew
 from .rnn import RNN
-from .weights import blocks_of, draw_orthogonal, drawn_anew
 
 
 def orthogonal_(

@@ -2,16 +2,131 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ...cellspec.cell import CellSpec
-from ..call.forms import Named
+from ...errors import TensorError
+from ..call.forms import Named, to_rows
+from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
+from ..check.module import check_weight_of_module
 from .earlier import reorder_state_dict
 from .identity import check_same_cell, identity_of
-from .weights import drawn_anew, initialize, weight_of
+
+
+def weights_of_layer(
+    cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool, end: str, projected: int = 0
+) -> dict[str, Named]:
+    """Return the weights of one direction of a layer, by name.
+
+    `end` ends the attributes, for example `_l0`. `projected` counts the features of h per head if
+    they are fewer than the units; else it is 0.
+    """
+    dense = len(cell.dense_pairs)
+    own = reads_output(cell).count(False) if projected else 0
+    counts = {
+        "weight_ih": (len(cell.input_gates), (input_size,)),
+        "weight_hh": (dense - own, (projected or dim,)),
+        OWN_WEIGHT: (own, (dim,)),
+        "weight_hd": (len(cell.diagonal_pairs), ()),
+        "bias": (len(cell.bias_gates) if bias else 0, ()),
+    }
+    found = {
+        name: Named(name, name + end, (heads * gates * dim, *features), (gates, heads, dim))
+        for name, (gates, features) in counts.items()
+        if gates
+    }
+    found |= {p.name: Named(p.name, p.name + end, (heads, dim)) for p in cell.params}
+    if projected:
+        shape, kind = (heads * projected, dim), (1, heads, projected)
+        found[WEIGHT] = Named(WEIGHT, WEIGHT + end, shape, kind)
+    return found
+
+
+def blocks_of(named: Named, weight: Tensor) -> list[list[Tensor]]:
+    """Return views of the rows of each gate and head, (D, features) or (D): by gate, by head."""
+    assert named.gates is not None
+    gates, heads, dim = named.gates
+    by_head = weight.view(heads, gates, dim, *weight.shape[1:])
+    return [[by_head[head, gate] for head in range(heads)] for gate in range(gates)]
+
+
+def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
+    """Draw a weight anew, in place. Numbers are drawn gate by gate."""
+    if named.name == "weight_ih":
+        _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
+    elif named.name in ("weight_hh", OWN_WEIGHT, WEIGHT):
+        for matrices in blocks_of(named, weight):
+            for matrix in matrices:
+                draw_orthogonal(matrix)
+    elif named.name == "weight_hd":
+        _draw_uniform(named, weight, 1.0)
+    else:
+        inits = {p.name: p.init for p in cell.params}
+        weight.fill_(inits.get(named.name, 0.0))
+
+
+def draw_orthogonal(matrix: Tensor, gain: float = 1.0, generator: Generator | None = None) -> None:
+    """Draw an orthogonal matrix, in place."""
+    # In float32 at least: torch has no QR factorisation in half precision.
+    drawn = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
+    matrix.copy_(nn.init.orthogonal_(drawn, gain=gain, generator=generator))
+
+
+def _draw_uniform(named: Named, weight: Tensor, bound: float) -> None:
+    if named.gates is None or named.gates[1] == 1:
+        weight.uniform_(-bound, bound)
+    else:
+        drawn = torch.empty_like(weight).uniform_(-bound, bound)
+        weight.copy_(to_rows(drawn.view(named.by_gate)))
+
+
+def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> Tensor:
+    """Return a weight of a module, or what has replaced it, on a device; None for any."""
+    _, attribute, shape, _ = named
+    weight: Tensor | None = module._parameters.get(attribute)
+    if weight is None:
+        weight = getattr(module, attribute, None)
+    if weight is None or weight.shape != shape or (device is not None and weight.device != device):
+        weight = check_weight_of_module(attribute, weight, shape, device)
+    return weight
+
+
+@contextmanager
+def drawn_anew(module: nn.Module, named: Named) -> Iterator[Tensor]:
+    """Give a weight to be changed in place; at the end it is set, where it is no parameter."""
+    weight = weight_of(module, named, None)
+    if isinstance(module._parameters.get(named.attribute), nn.Parameter):
+        yield weight
+        return
+    drawn = weight.detach().clone()
+    yield drawn
+    _replace_weight(module, named.attribute, drawn)
+
+
+def _replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
+    """Set a weight through the tensors that it is computed from; raise if their kind is unknown."""
+    origin = module._parameters.get(f"{name}_orig")
+    if is_parametrized(module, name):
+        setattr(module, name, value)  # the parametrization's right_inverse
+    elif origin is not None:  # torch.nn.utils.prune, which masks it at every call
+        with torch.no_grad():
+            origin.copy_(value)
+        mask = module._buffers.get(f"{name}_mask")
+        setattr(module, name, origin if mask is None else origin * mask)
+    else:
+        raise TensorError(
+            name,
+            "a weight that is no parameter, and no parametrization of torch",
+            "a parameter, or one that torch.nn.utils.parametrize computes",
+            "reset_parameters() first, then what replaces the weight",
+        )
 
 
 class Weighted(nn.Module):

@@ -37,9 +37,8 @@ from ..run.route import run_call
 from ..targets.registry import check_backend
 from .earlier import OPTIONS_SINCE, reorder_module
 from .options import Options
-from .parameters import Weighted
+from .parameters import Weighted, weights_of_layer
 from .steps import Steps
-from .weights import weights_of_layer
 
 
 class RNN(Steps, Options, Weighted):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import TwoStates
-from .kinds import Kind, kind_of
+from .base import Kind, TwoStates, kind_of
 from .sequences import Sequences
 from .steps import Cells
 

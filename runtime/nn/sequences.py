@@ -22,8 +22,7 @@ from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
 from ..run.route import run_call
 from ..targets.target import Target
-from .base import OnKernels
-from .kinds import Kind, kind_of
+from .base import Kind, OnKernels, kind_of
 from .own import between_graphs, check_packed, is_strided, named_masks, run_without_kernels
 from .packed import run_packed
 from .projected import is_faster, run_projected

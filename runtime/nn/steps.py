@@ -16,8 +16,7 @@ from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.route import run_step
 from ..targets.target import Target
-from .base import OnKernels
-from .kinds import Kind, kind_of
+from .base import Kind, OnKernels, kind_of
 from .own import is_strided, run_torch
 
 

@@ -23,6 +23,7 @@ _MOVED = {
     "composed.projection": ("Projection", "call.projection"),
     "module.known_calls": ("KnownCalls", "run.known_calls"),
     "module.rows": ("rows_form", "call.forms"),
+    "module.weights": ("Named", "call.forms"),
 }
 
 

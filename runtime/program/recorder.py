@@ -17,9 +17,8 @@ from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..call.tensors import SomeTensors
-from .compact import Recorded
+from .compact import Recorded, Slot, overlap, weak_storage
 from .ops import Allocate, Op, Operate, Overwrite, Running, View, aligned
-from .slots import Slot, overlap, weak_storage
 
 _aten = torch.ops.aten
 _ALLOCATES = frozenset(

@@ -22,9 +22,9 @@ from ..grad.transforms import check_has_operators, needs_reference
 from ..targets.registry import TARGETS, check_backend, check_takes, target_name
 from ..targets.target import Target
 from .backend import backend_of, resolve_backend
+from .by_layer import run_reference
+from .known_calls import ready_call
 from .operator import run_operator
-from .ready import ready_call
-from .reference import run_reference
 
 Results = tuple[list[Tensor], States]
 Remember = Callable[[Ready], None]

@@ -25,7 +25,7 @@ from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.ready import remember_ready
+from ..run.known_calls import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
 from .sampled import sampled

@@ -12,10 +12,10 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.render import Source, derive_for, render
-from .digest import package_digest
 from .files import Cached, cached, file_name
 from .log import log
 from .long_work import said_if_long, tell_of_long_body
+from .memo import package_digest
 
 Library = TypeVar("Library")
 

@@ -12,8 +12,7 @@ from compared import drawn, made, spread
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.distributed import HeadwiseParallel, SequenceParallel
-from rnnc.runtime.store.plan_json import packed_plan
-from rnnc.runtime.store.tuned import Asked, planned, recall, remember
+from rnnc.runtime.store.tuned import Asked, packed_plan, planned, recall, remember
 from rnnc.runtime.warmup.warmup import take_over_plans
 from torch import nn
 

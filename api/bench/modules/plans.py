@@ -19,8 +19,7 @@ from ...codegen.shape import DIRECTIONS, Direction, Shape
 from ...errors import RnncError
 from ...runtime.cuda.products.multiply import rounds
 from ...runtime.cuda.tune import Clock, TrialCall
-from ...runtime.store.plan_json import packed_plan
-from ...runtime.store.tuned import Asked
+from ...runtime.store.tuned import Asked, packed_plan
 from ..errors import in_a_line
 from ..inputs import DTYPES
 from ..timing import queued_launches

@@ -30,7 +30,7 @@ from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
-from ..memory.constants import lasting_workspace
+from ..memory.kept import lasting_workspace
 from .products import KernelProduct, LibraryProduct
 from .stages import step_facts
 

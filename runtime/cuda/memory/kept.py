@@ -1,4 +1,4 @@
-"""Memory that calls leave on a device for later calls, bounded by bytes, and its release."""
+"""Memory that calls leave on a device for later calls, bounded by bytes, and what they share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..driver.cublas import workspace_bytes
+from ..driver.device import is_described
+from ..driver.streams import on_device
+from .allocations import device_tensor
 
 _MIB = 2**20
 _LIMIT = 1024  # MiB, without RNNC_KEPT_SIZE
@@ -99,3 +109,31 @@ def free_memory() -> None:
 
 # Before the driver goes, while modules still have their names.
 atexit.register(free_memory)
+
+
+@lru_cache(maxsize=64)
+def constant(
+    dtype: torch.dtype, device: torch.device, shape: tuple[int, ...], value: float, stream: int
+) -> Tensor:
+    """Return a tensor of one value, made once, since filling it takes as long as a launch.
+
+    The stream fills and reads it.
+    """
+    if is_described(device.index):
+        with _disable_current_modes():
+            return torch.empty(shape, dtype=dtype, device="meta")
+    with torch.inference_mode(False), on_device(device):
+        return device_tensor(shape, dtype, device, stream).fill_(value)
+
+
+freed_with_memory(constant.cache_clear)
+
+
+@lru_cache(maxsize=8)
+def lasting_workspace(device: int, stream: int) -> Tensor:
+    """Return the memory that all products of a stream use in turn, where it captures nothing."""
+    size = (workspace_bytes(device),)
+    return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
+
+
+freed_with_memory(lasting_workspace.cache_clear)

@@ -14,8 +14,7 @@ from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
 from ..driver.gemm import Many
 from ..driver.streams import on_device
-from .ready import StepReady, step_ready
-from .tensors import packed_places, weights_by_gate
+from .ready import StepReady, packed_places, step_ready, weights_by_gate
 
 
 class Products:

@@ -20,7 +20,7 @@ from rnnc.runtime.cuda.launch import Launcher
 from rnnc.runtime.cuda.launchers import register_launcher, unregister_launcher
 from rnnc.runtime.cuda.load import load_kernel
 from rnnc.runtime.cuda.nvrtc import compile_plan
-from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
+from rnnc.runtime.store.tuned import packed_plan, unpacked_plan
 
 TEMPLATE = """// {{ cell.name }}, {{ plan.kind }}
 #include "toy/size.cuh"

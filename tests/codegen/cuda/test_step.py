@@ -12,8 +12,7 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.cuda.step.plan import StepPlan
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.launchers import LAUNCHERS
-from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
-from rnnc.runtime.store.tuned import Asked, planned
+from rnnc.runtime.store.tuned import Asked, packed_plan, planned, unpacked_plan
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from rnnc.runtime.cpu.compile import cpu_library
-from rnnc.runtime.cpu.step_facts import facts_of_step
+from rnnc.runtime.cpu.step import facts_of_step
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,6 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cpu.plan import CpuPlan
-from rnnc.runtime.cpu import build as building
 from rnnc.runtime.cpu import compile as compiling
 from rnnc.runtime.cpu import compiler as compilers
 from rnnc.runtime.cpu.compile import cpu_library
@@ -122,9 +121,9 @@ def test_a_library_with_one_changed_byte_is_not_loaded(empty_cache, place, monke
 
 
 def test_what_all_cells_share_is_compiled_once(empty_cache, monkeypatch):
-    compiled_units, compile_unit = [], building._compiled
+    compiled_units, compile_unit = [], compiling._compiled
     monkeypatch.setattr(
-        building, "_compiled", lambda u, *a: compiled_units.append(u.name) or compile_unit(u, *a)
+        compiling, "_compiled", lambda u, *a: compiled_units.append(u.name) or compile_unit(u, *a)
     )
     for plan in (CpuPlan(), CpuPlan(masked=True), CpuPlan(single_step=True), CpuPlan("float64")):
         for cell in (rnnc.cells.irnn, rnnc.cells.elman):

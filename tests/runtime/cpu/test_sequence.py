@@ -7,7 +7,7 @@ import threading
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cpu import sequence, target, tasks
+from rnnc.runtime.cpu import kernels, target, tasks
 
 # (T, B, input, heads, D, layers): blocks of steps and of rows, tails of panels and of depths.
 SIZES = [
@@ -62,9 +62,9 @@ def check(rnn, x, states, bound):
 @pytest.mark.parametrize("name", ["lstm", "gru", "slstm", "peephole_lstm", "indrnn", "elman"])
 def test_values_are_those_of_the_reference(name, given, monkeypatch):
     calls = []
-    multiplies = sequence.multiplies_features
+    multiplies = kernels.multiplies_features
     seen = lambda *sizes: calls.append(sizes) or multiplies(*sizes)  # noqa: E731
-    monkeypatch.setattr(sequence, "multiplies_features", seen)
+    monkeypatch.setattr(kernels, "multiplies_features", seen)
     for seed, (steps, batch, size, heads, dim, layers) in enumerate(SIZES):
         torch.manual_seed(seed)
         cell, hidden = rnnc.cells.get(name), heads * dim
@@ -116,7 +116,7 @@ def test_inputs_of_any_strides(batch_first):
 @pytest.mark.parametrize("batch", [1, 40])
 def test_one_step_is_a_sequence_like_any_other(batch, monkeypatch):
     """A single step takes other kernels, unless its states are to be saved."""
-    monkeypatch.setattr(sequence, "multiplies_features", lambda *_: True)
+    monkeypatch.setattr(kernels, "multiplies_features", lambda *_: True)
     torch.manual_seed(0)
     rnn = rnnc.RNN(rnnc.cells.lstm, 20, 33, num_layers=2, save="states", dtype=torch.float64)
     states = [torch.rand(2, batch, 33, dtype=torch.float64) for _ in range(2)]

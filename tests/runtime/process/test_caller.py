@@ -12,7 +12,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.errors import NoCompilerError
-from rnnc.runtime.cpu import build, compile
+from rnnc.runtime.cpu import compile
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.process import caller
 from rnnc.runtime.store import long_work, private
@@ -92,7 +92,8 @@ def test_a_cache_folder_that_cannot_be_used(monkeypatch, tmp_path):
 def test_long_work_of_another_thread(monkeypatch, tmp_path):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(long_work, "PATIENCE", 0.05)
-    monkeypatch.setattr(compile, "build", lambda *a: time.sleep(0.5) or build.build(*a))
+    build = compile.build
+    monkeypatch.setattr(compile, "build", lambda *a: time.sleep(0.5) or build(*a))
     compile.cpu_library.cache_clear()
     call = CALLS["a function"]
     assert said_by(call) == [line_of(call)]

@@ -16,9 +16,8 @@ from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.call import facts
 from rnnc.runtime.call.facts import facts_of
 from rnnc.runtime.store import memo, tuned
-from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
-from rnnc.runtime.store.tuned import Asked, planned
+from rnnc.runtime.store.tuned import Asked, packed_plan, planned, unpacked_plan
 
 H200 = limits_of("H200")
 

@@ -20,7 +20,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cpu.plan import CpuPlan
-from rnnc.runtime.cpu import build, compile, compiler
+from rnnc.runtime.cpu import compile, compiler
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.program.seen import forget_replays
 from rnnc.runtime.store import files as cache
@@ -183,7 +183,7 @@ def run_irnn():
 
 def test_kernels_run_from_memory_where_nothing_can_be_written(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(in_the_way(tmp_path)))
-    real = build.build
+    real = compile.build
 
     def with_room(*arguments):
         with monkeypatch.context() as patch:
