@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from ...codegen.shape import Precision
 from ..call.requests import InputBackward
 from ..program.multiplier import TORCH, product_added
 
@@ -45,6 +46,11 @@ def has_onednn() -> bool:
     return _torch._get_fp32_precision_getter("mkldnn", "matmul") in ("none", "ieee")
 
 
+def rounds(dtype: torch.dtype, precision: Precision) -> bool:
+    """Return False: no product rounds factors of float32 to TF32 on a CPU."""
+    return False
+
+
 def settings_of_torch(_: torch.device) -> int:
     """Return a number for what a call on a CPU follows besides its tensors."""
     return 2 * torch.get_num_threads() + has_onednn()
@@ -69,8 +75,8 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
     return _as_wx(F.linear(x, rows_of(weight)), weight)
 
 
-def project_at(x: Tensor, weight: Tensor) -> Tensor:
-    """Return the result of `project`, without autograd."""
+def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+    """Return the result of `project`, without autograd; `tf32` is False, as `rounds` says."""
     return _as_wx(linear(x, rows_of(weight)), weight)
 
 

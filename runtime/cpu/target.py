@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Precision, Save
+from ...codegen.shape import Save
 from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
@@ -20,7 +20,7 @@ from ..targets.by_torch import shared_states
 from ..targets.target import Target
 from . import kernels
 from .compile import COMPUTED, check_compiler, cpu_library, plan_of
-from .inputs import project, project_at, project_gradients, settings_of_torch
+from .inputs import project, project_at, project_gradients, rounds, settings_of_torch
 from .kernels import run_sequence
 from .step import run_step
 from .step_backward import run_step_backward
@@ -41,7 +41,9 @@ class CpuTarget(Target):
     takes_steps = True
     steps_as_sequences = True
     # What the kernels do, each as `Target` says it.
+    rounds = staticmethod(rounds)
     project = staticmethod(project)
+    project_at = staticmethod(project_at)
     project_gradients = staticmethod(project_gradients)
     sequence = staticmethod(run_sequence)
     step = staticmethod(run_step)
@@ -63,17 +65,9 @@ class CpuTarget(Target):
         made = partial(_constant, like.dtype)
         return shared_states(like, values, shape, _LARGEST_CONSTANT, made)
 
-    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
-        """Return False: no product rounds factors of float32 to TF32 on a CPU."""
-        return False
-
     def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return what records calls and replays them; None for a step, which is one call of C."""
         return None if call.single else Replays(settings_of_torch)
-
-    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """Return the result of `project`, without autograd."""
-        return project_at(x, weight)
 
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save

@@ -104,8 +104,8 @@ class Headwise(Parallel):
         settings, weights = self._one_layer(run.cell), map(local, self._weights_of_layer(layer))
         given = tuple(run.states or ()), list(weights), run.ragged, tuple(run.unweighted)
         tensors = Tensors(run.x, *given)
-        if self._projection is not None:
-            own = self._projection if run.cell is self.cell else self._projection.mean()
+        own = self._projected(run.cell)
+        if own is not None:
             return scan_projected(settings, own, tensors, run.every)
         return run_call(settings, tensors, Asked(all_states=run.every))
 

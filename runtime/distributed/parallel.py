@@ -18,7 +18,7 @@ from ..call.settings import Settings
 from ..call.tensors import States, inputs_of
 from ..module.parameters import weight_of
 from ..module.rnn import RNN
-from ..run.draws import Undrawn
+from ..run.draws import Drawing, Undrawn
 from ..run.known_calls import KnownCalls
 from .draws import draw_of_rank, dropped
 from .exchange import Steps, agree
@@ -171,13 +171,11 @@ class Parallel(RNN):
             lasts.append(last)
         return [self._output(each, whole.steps) for each in found], self._states_out(lasts)
 
-    def _with_draws(
-        self, cell: CellSpec, *call: Any, inputs: Any, sample: bool, generator: Any, reset: Any
-    ) -> Any:
+    def _with_draws(self, cell: CellSpec, x: Tensor, axes: str, drawing: Drawing) -> Any:
         """Return inputs in which those that the call draws are still to be drawn."""
-        more = {"inputs": inputs, "sample": sample, "generator": generator, "reset": reset}
+        inputs, sample, generator, _ = drawing
         if not sample:
-            return super()._with_draws(cell, *call, **more)
+            return super()._with_draws(cell, x, axes, drawing)
         if not (inputs is None or isinstance(inputs, Mapping)):
             return inputs  # the checks say what is wrong
         added = {

@@ -1,44 +1,42 @@
-"""Tensors of a call of `rnnc.RNN` as the caller gives them: checked, and with what it draws."""
+"""Calls of `rnnc.RNN` as the caller makes them: tensors, checked, what is drawn, and options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ...cellspec.cell import CellSpec
+from ..call.layer_call import Choice
+from ..call.projection import Projection
 from ..call.ragged import Ragged
+from ..call.settings import Settings
 from ..check.module import check_input, check_states
-from ..run.draws import Sizes, cell_of_call, check_drawing, check_step, draws_of_module
+from ..run.draws import Drawing, Sizes, cell_of_call, check_drawing, check_step, draws_of_module
 from ..run.ragged import ragged_of, unweighted_of
-
-if TYPE_CHECKING:
-    from .rnn import RNN
+from .parameters import Weighted
 
 
-class Given(nn.Module):
-    """Part of `rnnc.RNN` that reads the tensors of its calls."""
+class Given(Weighted):
+    """Part of `rnnc.RNN` that reads the tensors and the options of its calls."""
 
     def _check_sequence(self, x: Any, states: Any) -> None:
-        rnn = cast("RNN", self)
-        layout = "(B, T, input)" if rnn.batch_first else "(T, B, input)"
-        check_input(x, (2, 3), f"{layout} or (T, input)", rnn.input_size, rnn._any_weight())
+        layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
+        check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
         if states is not None:
-            batch = () if x.ndim == 2 else (x.shape[not rnn.batch_first],)
+            batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
             self._check_states(states, batch, x)
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
-        rnn = cast("RNN", self)
-        axes = f"({'2 * ' if rnn.bidirectional else ''}num_layers, B, hidden_size)"
-        shapes = [(self._sizes().parts, *batch, width) for width in rnn._widths]
-        check_states(states, rnn._state_names, shapes, axes, x)
+        axes = f"({'2 * ' if self.bidirectional else ''}num_layers, B, hidden_size)"
+        shapes = [(self._sizes().parts, *batch, width) for width in self._widths]
+        check_states(states, self._state_names, shapes, axes, x)
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths, resets and reset values of a call, checked; None without any."""
-        rnn = cast("RNN", self)
-        sizes = self._sizes().parts, rnn._widths
-        return ragged_of(rnn._state_names, sizes, x, rnn.batch_first, *masks)
+        sizes = self._sizes().parts, self._widths
+        return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
 
     def _unweighted(self, cell: CellSpec, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
         """Return the inputs of the cell that runs, checked; `axes` are those of x but the last."""
@@ -46,9 +44,8 @@ class Given(nn.Module):
 
     def _sizes(self) -> Sizes:
         """Return the sizes of what a call draws."""
-        rnn = cast("RNN", self)
-        parts = rnn.num_layers * (2 if rnn.bidirectional else 1)
-        return Sizes(parts, rnn.heads, rnn.hidden_size // rnn.heads)
+        parts = self.num_layers * (2 if self.bidirectional else 1)
+        return Sizes(parts, self.heads, self.hidden_size // self.heads)
 
     def _sampled(
         self,
@@ -63,26 +60,32 @@ class Given(nn.Module):
 
         Arguments are the caller's, and `axes` those of x but the last.
         """
-        rnn, sample = cast("RNN", self), self.training if sample is None else sample
+        sample = self.training if sample is None else sample
         if not isinstance(x, Tensor) or x.ndim != len(axes) + 1:
-            return rnn.cell, inputs  # the checks say what is wrong
+            return self.cell, inputs  # the checks say what is wrong
         check_drawing(sample, generator, x.device)
-        cell = cell_of_call(rnn.cell, inputs, sample)
+        cell = cell_of_call(self.cell, inputs, sample)
         if sample and "T" not in axes:
             check_step(cell, inputs)
-        more = {"inputs": inputs, "sample": sample, "generator": generator, "reset": reset}
-        return cell, self._with_draws(cell, x, axes, **more)
+        drawing = Drawing(inputs, sample, generator, reset)
+        return cell, self._with_draws(cell, x, axes, drawing)
 
-    def _with_draws(
-        self,
-        cell: CellSpec,
-        x: Tensor,
-        axes: str,
-        *,
-        inputs: Any,
-        sample: bool,
-        generator: Generator | None,
-        reset: Any,
-    ) -> Any:
-        """Return inputs with those that the call draws; arguments are as in `_sampled`."""
-        return draws_of_module(cell, x, axes, inputs, self._sizes(), sample, generator, reset)
+    def _with_draws(self, cell: CellSpec, x: Tensor, axes: str, drawing: Drawing) -> Any:
+        """Return inputs with those that the call draws; `axes` are as in `_sampled`."""
+        return draws_of_module(cell, drawing, x, axes, self._sizes())
+
+    def _settings(self, training: bool, cell: CellSpec | None = None) -> Settings:
+        """Return the settings of a call: features are dropped between layers in `training`.
+
+        `cell` is the one that runs, where it is not that of the module but its mean.
+        """
+        dropout = self.dropout if training else 0.0
+        sizes = self.num_layers, self.bidirectional, self.heads, self.hidden_size // self.heads
+        choice = Choice(self.variant, self.save, self.precision)
+        own = self.cell if cell is None else cell
+        return Settings(own, *sizes, dropout, self.backend, choice, self.layers, self._form)
+
+    def _projected(self, cell: CellSpec) -> Projection | None:
+        """Return the projection of the cell that runs: that of the module, or its mean."""
+        found = self._projection
+        return found if found is None or cell is self.cell else found.mean()

@@ -1,4 +1,4 @@
-"""Weights of `rnnc.RNN` as parameters of a module: drawn, found, saved and loaded."""
+"""Options and weights of `rnnc.RNN`: checked, drawn, found, saved and loaded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kinds import variants
+from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ...errors import TensorError
-from ..call.forms import Named, to_rows
-from ..call.projection import OWN_WEIGHT, WEIGHT, reads_output
-from ..check.module import check_weight_of_module
-from .earlier import reorder_state_dict
+from ..call.forms import Named, RowsForm, to_rows
+from ..call.layer_call import ORDERS, Order
+from ..call.options import check_choice, check_flag
+from ..call.projection import OWN_WEIGHT, WEIGHT, projection_of, reads_output
+from ..check.module import (
+    check_cell,
+    check_heads,
+    check_module_dtype,
+    check_probability,
+    check_size,
+    check_weight_of_module,
+)
+from ..run.known_calls import KnownCalls
+from ..targets.registry import check_backend
+from .earlier import OPTIONS_SINCE, reorder_module, reorder_state_dict
 from .identity import check_same_cell, identity_of
 
 
@@ -130,17 +143,93 @@ def _replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
 
 
 class Weighted(nn.Module):
-    """Base of `rnnc.RNN`: it draws, finds, saves and loads the weights.
+    """Base of `rnnc.RNN`: it keeps the options, and draws, finds, saves and loads the weights.
 
     A weight may be replaced by anything under its name: a parametrization, a buffer or a plain
     tensor.
     """
 
-    cell: CellSpec
-    # The weights that each direction of each layer was built with, by name.
-    _weights: list[dict[str, Named]]
-    # The same in the order of `LayerWeights.flat`.
-    _in_order: list[Named | None]
+    def __init__(
+        self,
+        cell: CellSpec | str,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        backend: str = "auto",
+        variant: str = "auto",
+        save: Save = "gates",
+        precision: Precision = None,
+        layers: Order = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.cell = check_cell(cell)
+        self.input_size = check_size("input_size", input_size)
+        self.hidden_size = check_size("hidden_size", hidden_size)
+        self.heads = check_heads(heads, hidden_size)
+        self.num_layers = check_size("num_layers", num_layers)
+        check_module_dtype(dtype)
+        self.bias = check_flag("bias", bias)
+        self.batch_first = check_flag("batch_first", batch_first)
+        self.dropout = check_probability("dropout", dropout)
+        self.bidirectional = check_flag("bidirectional", bidirectional)
+        self.proj_size = proj_size
+        self.backend = check_backend(backend)
+        self.variant: str = check_choice("variant", variant, variants())
+        self.save: Save = check_choice("save", save, SAVES)
+        self.precision: Precision = check_choice("precision", precision, PRECISIONS)
+        self.layers: Order = check_choice("layers", layers, ORDERS)
+        self._remember()
+        for own in self._weights:
+            for named in own.values():
+                parameter = nn.Parameter(torch.empty(named.shape, device=device, dtype=dtype))
+                self.register_parameter(named.attribute, parameter)
+        self.reset_parameters()
+
+    def _remember(self) -> None:
+        """Take plain values from the cell, which torch.compile traces more easily."""
+        self._known_calls = KnownCalls()
+        self._state_names = [s.name for s in self.cell.states]
+        self._draws, self._mean = bool(self.cell.drawn), self.cell.mean()
+        suffixes = ("", "_reverse") if self.bidirectional else ("",)
+        dim = self.hidden_size // self.heads
+        self._projection = projection_of(self.cell, self.proj_size, dim)
+        width = self.heads * self.proj_size or self.hidden_size
+        # The features of each state.
+        self._widths = [width, *[self.hidden_size] * (len(self._state_names) - 1)]
+        self._form = RowsForm(self.heads, dim)
+        self._weights = [
+            weights_of_layer(
+                self.cell,
+                self._features if layer else self.input_size,
+                *(self.heads, dim, self.bias),
+                *(f"_l{layer}{suffix}", self.proj_size),
+            )
+            for layer in range(self.num_layers)
+            for suffix in suffixes
+        ]
+        names = ["weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params]]
+        names += [OWN_WEIGHT, WEIGHT] if self.proj_size else []
+        self._in_order = [own.get(name) for own in self._weights for name in names]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.__dict__ |= OPTIONS_SINCE | self.__dict__
+        self._remember()
+        reorder_module(self, self._all_weights())
+
+    @property
+    def _features(self) -> int:
+        """Number of features of the output of a layer."""
+        return self._widths[0] * (2 if self.bidirectional else 1)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.fx import Proxy
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kinds import variants
-from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..call.call import Tensors
-from ..call.forms import RowsForm
-from ..call.layer_call import ORDERS, Order
-from ..call.options import check_choice, check_flag
-from ..call.projection import OWN_WEIGHT, WEIGHT, projection_of
 from ..call.ragged import Ragged
 from ..call.settings import states_asked
 from ..call.tensors import States
-from ..check.module import (
-    check_cell,
-    check_heads,
-    check_module_dtype,
-    check_probability,
-    check_size,
-    states_from,
-)
+from ..check.module import states_from
 from ..grad.node import run_ready
-from ..run.known_calls import KnownCalls, of_means
+from ..run.known_calls import of_means
 from ..run.leaf import as_leaf
 from ..run.projected.layers import scan_projected
 from ..run.route import run_call
-from ..targets.registry import check_backend
-from .earlier import OPTIONS_SINCE, reorder_module
-from .options import Options
-from .parameters import Weighted, weights_of_layer
+from ..targets.target import Target
 from .steps import Steps
 
 
-class RNN(Steps, Options, Weighted):
+class RNN(Steps):
     """One or more layers of a recurrent cell.
 
     The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
@@ -109,87 +94,21 @@ class RNN(Steps, Options, Weighted):
         (torch.Size([3, 20, 64]), [torch.Size([1, 3, 64])])
     """
 
-    def __init__(
-        self,
-        cell: CellSpec | str,
-        input_size: int,
-        hidden_size: int,
-        *,
-        heads: int = 1,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        backend: str = "auto",
-        variant: str = "auto",
-        save: Save = "gates",
-        precision: Precision = None,
-        layers: Order = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.cell = check_cell(cell)
-        self.input_size = check_size("input_size", input_size)
-        self.hidden_size = check_size("hidden_size", hidden_size)
-        self.heads = check_heads(heads, hidden_size)
-        self.num_layers = check_size("num_layers", num_layers)
-        check_module_dtype(dtype)
-        self.bias = check_flag("bias", bias)
-        self.batch_first = check_flag("batch_first", batch_first)
-        self.dropout = check_probability("dropout", dropout)
-        self.bidirectional = check_flag("bidirectional", bidirectional)
-        self.proj_size = proj_size
-        self.backend = check_backend(backend)
-        self.variant: str = check_choice("variant", variant, variants())
-        self.save: Save = check_choice("save", save, SAVES)
-        self.precision: Precision = check_choice("precision", precision, PRECISIONS)
-        self.layers: Order = check_choice("layers", layers, ORDERS)
-        self._remember()
-        for own in self._weights:
-            for named in own.values():
-                parameter = nn.Parameter(torch.empty(named.shape, device=device, dtype=dtype))
-                self.register_parameter(named.attribute, parameter)
-        self.reset_parameters()
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """Return what may be set between calls, of the module and of torch."""
+        tf32, dropout = target.rounds(dtype, self.precision), self.training and self.dropout
+        sizes = self.heads, self.hidden_size, self.num_layers, self.bidirectional
+        choice = self.variant, self.save, self.precision, self.layers
+        return self.cell, sizes, dropout, tf32, self.backend, choice
 
-    def _remember(self) -> None:
-        """Take plain values from the cell, which torch.compile traces more easily."""
-        self._known_calls = KnownCalls()
-        self._state_names = [s.name for s in self.cell.states]
-        self._draws, self._mean = bool(self.cell.drawn), self.cell.mean()
-        suffixes = ("", "_reverse") if self.bidirectional else ("",)
-        dim = self.hidden_size // self.heads
-        self._projection = projection_of(self.cell, self.proj_size, dim)
-        width = self.heads * self.proj_size or self.hidden_size
-        # The features of each state.
-        self._widths = [width, *[self.hidden_size] * (len(self._state_names) - 1)]
-        self._form = RowsForm(self.heads, dim)
-        self._weights = [
-            weights_of_layer(
-                self.cell,
-                self._features if layer else self.input_size,
-                *(self.heads, dim, self.bias),
-                *(f"_l{layer}{suffix}", self.proj_size),
-            )
-            for layer in range(self.num_layers)
-            for suffix in suffixes
-        ]
-        names = ["weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params]]
-        names += [OWN_WEIGHT, WEIGHT] if self.proj_size else []
-        self._in_order = [own.get(name) for own in self._weights for name in names]
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.__dict__ |= OPTIONS_SINCE | self.__dict__
-        self._remember()
-        reorder_module(self, self._all_weights())
-
-    @property
-    def _features(self) -> int:
-        """Number of features of the output of a layer."""
-        return self._widths[0] * (2 if self.bidirectional else 1)
+    def extra_repr(self) -> str:
+        """Return the arguments that differ from their defaults, as text."""
+        shown = [self.cell.name, str(self.input_size), str(self.hidden_size)]
+        for name, option in signature(RNN).parameters.items():
+            value = getattr(self, name, None)  # None for the device and the dtype of parameters
+            if option.kind is option.KEYWORD_ONLY and value != option.default:
+                shown.append(f"{name}={value!r}")
+        return ", ".join(shown)
 
     def forward(
         self,
@@ -252,8 +171,7 @@ class RNN(Steps, Options, Weighted):
             cell, inputs = self._sampled(x, axes, inputs, sample, generator, reset)
         plain = inputs is None and not cell.inputs
         more = tuple if plain else partial(self._unweighted, cell, inputs, x, axes)
-        kind = "all states" if all_states else "sequence"
-        kind = kind if cell is self.cell else of_means(kind)
+        kind = of_means("all states" if all_states else "sequence", cell is not self.cell)
         known = self._known_calls.find_sequence(self, x, given, masks, more, kind)
         if known is not None:
             found, last = run_ready(known)
@@ -287,13 +205,11 @@ class RNN(Steps, Options, Weighted):
         cell: CellSpec,
     ) -> tuple[list[Tensor], States]:
         """Run all layers, time first, batched; `cell` is that of the module, or its mean."""
-        settings, projection = self._settings(self.training, cell), self._projection
+        settings, projection = self._settings(self.training, cell), self._projected(cell)
         given, weights = tuple(states or ()), self._weights_on(x.device)
         tensors = Tensors(x, given, weights, ragged, tuple(unweighted))
         if projection is not None:
-            own = projection if cell is self.cell else projection.mean()
-            return scan_projected(settings, own, tensors, every)
-        kind = "all states" if every else "sequence"
-        kind = kind if cell is self.cell else of_means(kind)
+            return scan_projected(settings, projection, tensors, every)
+        kind = of_means("all states" if every else "sequence", cell is not self.cell)
         remember = partial(self._known_calls.remember_call, kind, self, x)
         return run_call(settings, tensors, states_asked(every), remember)

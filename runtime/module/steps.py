@@ -75,25 +75,23 @@ class Steps(Given):
             >>> y.shape
             torch.Size([2, 8])
         """
-        rnn = cast("RNN", self)
         bare = hx is not None or isinstance(states, Tensor)
-        given: Any = states_from(states, hx, len(rnn._state_names)) if bare else states
+        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
-        cell = rnn.cell
-        if rnn._draws or sample is not None or generator is not None:
+        cell = self.cell
+        if self._draws or sample is not None or generator is not None:
             axes = "B" if isinstance(x, Tensor) and x.ndim == 2 else ""
             cell, inputs = self._sampled(x, axes, inputs, sample, generator)
         plain = inputs is None and not cell.inputs
-        kind = "step" if cell is rnn.cell else of_means("step")
-        one = input_of_step(cell, x)
-        known = rnn._known_calls.find_call(kind, rnn, one, given) if plain else None
+        kind, one = of_means("step", cell is not self.cell), input_of_step(cell, x)
+        known = self._known_calls.find_call(kind, cast("RNN", self), one, given) if plain else None
         if known is not None:
             (y,), last = run_ready(known)
             return (y if one is x else y[0]), last
-        if rnn.bidirectional:
+        if self.bidirectional:
             raise one_direction_error("step")
-        check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
+        check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
         if given is not None:
             self._check_states(given, tuple(x.shape[:-1]), x)
         axes = "B" if x.ndim == 2 else ""
@@ -108,13 +106,12 @@ class Steps(Given):
         self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
     ) -> list[Tensor]:
         """Return the states before a step, after its resets."""
-        rnn = cast("RNN", self)
-        check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
-        sizes = rnn.num_layers, rnn._widths
-        ragged = reset_of_step(rnn._state_names, sizes, x, reset, reset_to)
-        inits = [state.init for state in rnn.cell.states]
+        check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
+        sizes = self.num_layers, self._widths
+        ragged = reset_of_step(self._state_names, sizes, x, reset, reset_to)
+        inits = [state.init for state in self.cell.states]
         if states is None:
-            outer, own = (rnn.num_layers, *x.shape[:-1]), zip(rnn._widths, inits, strict=True)
+            outer, own = (self.num_layers, *x.shape[:-1]), zip(self._widths, inits, strict=True)
             states = [x.new_full((*outer, width), init) for width, init in own]
         else:
             self._check_states(states, tuple(x.shape[:-1]), x)
@@ -151,8 +148,8 @@ class Steps(Given):
             >>> y.shape
             torch.Size([3, 8])
         """
-        rnn = cast("RNN", self)
-        return Stepper(rnn, batch_size, states_from(states, hx, len(rnn._state_names)))
+        given = states_from(states, hx, len(self._state_names))
+        return Stepper(cast("RNN", self), batch_size, given)
 
     def _step(
         self,
@@ -163,16 +160,14 @@ class Steps(Given):
         cell: CellSpec,
     ) -> tuple[Tensor, States]:
         """Run all layers over one step, batched; `cell` is that of the module, or its mean."""
-        rnn = cast("RNN", self)
-        settings, weights = rnn._settings(training, cell), rnn._weights_on(x.device)
+        settings, weights = self._settings(training, cell), self._weights_on(x.device)
         tensors = Tensors(x, tuple(states or ()), weights, None, tuple(unweighted))
-        if rnn._projection is not None:
-            one = tensors._replace(x=x.unsqueeze(0))
-            own = rnn._projection if cell is rnn.cell else rnn._projection.mean()
-            (y,), last = scan_projected(settings, own, one)
+        own = self._projected(cell)
+        if own is not None:
+            (y,), last = scan_projected(settings, own, tensors._replace(x=x.unsqueeze(0)))
             return y[0], last
         remember = None
         if training == self.training:
-            kind, x = "step" if cell is rnn.cell else of_means("step"), input_of_step(cell, x)
-            remember = partial(rnn._known_calls.remember_call, kind, rnn, x)
+            kind, x = of_means("step", cell is not self.cell), input_of_step(cell, x)
+            remember = partial(self._known_calls.remember_call, kind, cast("RNN", self), x)
         return run_step(settings, tensors._replace(x=x), remember)

@@ -24,6 +24,22 @@ from ..call.plain import is_transformed
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
 
 
+class Drawing(NamedTuple):
+    """Arguments of a call that say what it draws, as the caller gives them.
+
+    Attributes:
+        inputs: what is passed, by name; None for nothing.
+        sample: whether the rest is drawn; else each is a single number, its mean.
+        generator: of the draws; None for torch's own.
+        reset: where rows start anew, in the layout of the call; None for none.
+    """
+
+    inputs: Any
+    sample: bool
+    generator: Generator | None
+    reset: Any = None
+
+
 class Undrawn(NamedTuple):
     """Input that a call draws once it knows which part of it this rank has.
 
@@ -70,24 +86,20 @@ def passed(name: str, inputs: Any) -> bool:
 
 def with_draws(
     cell: CellSpec,
-    inputs: Any,
+    drawing: Drawing,
     like: Tensor,
     shape: tuple[int, int, int, int, int],
-    sample: bool,
-    generator: Generator | None,
-    reset: Any,
     as_given: Callable[[Tensor], Tensor],
 ) -> Any:
     """Return the argument `inputs` with those that the caller left out.
 
     Args:
-        inputs: of the call.
+        drawing: its `reset` is (T, B) of bool.
         like: a tensor of the call, for dtype and device.
         shape: of what is drawn, (parts, T, B, N, D).
-        sample: whether they are drawn; else each is a single number, its mean.
-        reset: (T, B) of bool, where rows start anew; None for none.
         as_given: gives what is drawn the axes of `inputs`.
     """
+    inputs, sample, generator, reset = drawing
     missing = {name: draw for name, draw in cell.drawn.items() if not passed(name, inputs)}
     if not missing or not like.is_floating_point() or not _may_be_filled(cell, inputs):
         return inputs
@@ -116,30 +128,22 @@ def fill(
     return filled
 
 
-def draws_of_module(
-    cell: CellSpec,
-    x: Tensor,
-    axes: str,
-    inputs: Any,
-    sizes: Sizes,
-    sample: bool,
-    generator: Generator | None,
-    reset: Any,
-) -> Any:
+def draws_of_module(cell: CellSpec, drawing: Drawing, x: Tensor, axes: str, sizes: Sizes) -> Any:
     """Return the argument `inputs` of a module's call with those that the caller left out.
 
     Args:
+        drawing: its `reset` is in the layout of x without its last axis.
         x: as the caller gives it.
         axes: of x without the last one: "TB", "BT", "T", "B" or "".
-        reset: in the layout of x without its last axis; None for none.
     """
     rows = dict(zip(axes, x.shape, strict=False))
     shape = sizes.parts, rows.get("T", 1), rows.get("B", 1), sizes.heads, sizes.dim
+    reset = drawing.reset
     if isinstance(reset, Tensor):
         reset = reset.t() if axes == "BT" and reset.ndim == 2 else reset
         reset = reset.unsqueeze(1) if axes == "T" and reset.ndim == 1 else reset
     as_given = partial(_as_given, axes)
-    return with_draws(cell, inputs, x, shape, sample, generator, reset, as_given)
+    return with_draws(cell, drawing._replace(reset=reset), x, shape, as_given)
 
 
 def _as_given(axes: str, draws: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ Kind = str
 NO_ROWS = None, None, None  # all rows run all steps
 
 
-def of_means(kind: Kind) -> Kind:
-    """Return the kind of calls that run the mean of a cell that draws inputs."""
-    return f"{kind} of means"
+def of_means(kind: Kind, are: bool) -> Kind:
+    """Return the kind of calls; those that run the mean of a cell that draws `are` of another."""
+    return f"{kind} of means" if are else kind
 
 
 class Module(Protocol):

@@ -27,7 +27,7 @@ from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
-from ..run.draws import cell_of_call, check_drawing
+from ..run.draws import Drawing, cell_of_call, check_drawing
 from ..run.route import runs_as_one_row
 from .sampled import with_draws_of_scan
 from .scan import Given, run_scan
@@ -122,7 +122,8 @@ def scan_packed(
         inputs = {name: _padded(value, places) for name, value in packed.items()}
         shape = steps, len(lengths), *wx.shape[1:3]
         in_time = None if reset is None else reset.t()
-        inputs = with_draws_of_scan(cell, inputs, wx, shape, in_time, sample, generator)
+        drawing = Drawing(inputs, sample, generator, in_time)
+        inputs = with_draws_of_scan(cell, drawing, wx, shape)
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple(over_time), last

@@ -5,17 +5,17 @@ Files hold their schemas, and say nothing of a backward: autograd differentiates
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ....codegen.shape import Precision, Save
 from ...call.call import Tensors
 from ...call.forms import OWN, RowsForm
-from ...call.layer_call import Choice, Order, cell_of
+from ...call.layer_call import Choice, cell_of
 from ...call.masks import RESTART
 from ...call.ragged import Ragged, as_of_one_layer
 from ...call.settings import Asked, Settings
@@ -41,76 +41,39 @@ _LIBRARY.define(
 )
 
 
-def _rnn(
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    masks: Tensor | None,
-    keep: bool,
-    cell: str,
-    given: Sequence[bool],
-    layers: int,
-    both: bool,
-    heads: int,
-    dim: int,
-    dropout: float,
-    variant: str,
-    save: str,
-    precision: str | None,
-    order: str,
-    joint: bool = False,
-    rows: bool = False,
-) -> list[Tensor]:
+def _rnn(of: Any) -> list[Tensor]:
     """Return the output (T, B, features), the last states, and if `keep` what a backward needs.
 
     `given` says which of `LayerWeights.flat` each direction of each layer has.
     """
-    choice = Choice(variant, cast(Save, save), cast(Precision, precision))
-    form, own = RowsForm(heads, dim) if rows else OWN, (layers, both, heads, dim, dropout)
-    settings = Settings(cell_of(cell), *own, "auto", choice, cast(Order, order), form)
-    asked = Asked(given=bool(states), drawn=masks is not None, joint=joint)
-    drawn = [] if masks is None else [masks]
-    written = CallText(settings, keep, asked, tuple(given))
-    return _run([x, *states, *weights, *drawn], written, cell)
+    form = RowsForm(of.heads, of.dim) if of.rows else OWN
+    own = of.layers, of.both, of.heads, of.dim, of.dropout
+    choice = Choice(of.variant, of.save, of.precision)
+    settings = Settings(cell_of(of.cell), *own, "auto", choice, of.order, form)
+    asked = Asked(given=bool(of.states), drawn=of.masks is not None, joint=of.joint)
+    drawn = [] if of.masks is None else [of.masks]
+    written = CallText(settings, of.keep, asked, tuple(of.given))
+    return _run([of.x, *of.states, *of.weights, *drawn], written, of.cell)
 
 
-def _scan(
-    wx: Tensor,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    b: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    cell: str,
-    keep: bool,
-    over_time: Sequence[bool],
-    variant: str,
-    save: str,
-    precision: str | None = None,
-    reverse: bool = False,
-    steps: Tensor | None = None,
-    longest: Tensor | None = None,
-    reset_to: Sequence[Tensor] | None = None,
-    inputs: Sequence[Tensor] | None = None,
-) -> list[Tensor]:
+def _scan(of: Any) -> list[Tensor]:
     """Return the states at all steps (T, B, N, D), empty where not wanted, and the last ones."""
-    choice = Choice(variant, cast(Save, save), cast(Precision, precision), reverse)
-    spec, heads, dim = cell_of(cell), int(wx.shape[2]), int(wx.shape[3])
-    settings = Settings(spec, 1, False, heads, dim, 0.0, "auto", choice)
-    ragged = None if steps is None else _rows(steps, longest, reset_to, reverse)
-    kind = None if ragged is None else ragged.kind
-    every = any(over_time[1:])
-    asked = Asked(kind, given=True, takes_wx=True, all_states=every)
-    weights = (None, R, b, R_diag, *params)
+    choice = Choice(of.variant, of.save, of.precision, of.reverse)
+    spec, wx = cell_of(of.cell), of.wx
+    sizes = 1, False, int(wx.shape[2]), int(wx.shape[3]), 0.0
+    settings = Settings(spec, *sizes, "auto", choice)
+    ragged = None if of.steps is None else _rows(of.steps, of.longest, of.reset_to, of.reverse)
+    every = any(of.over_time[1:])
+    asked = Asked(ragged and ragged.kind, given=True, takes_wx=True, all_states=every)
+    weights = (None, of.R, of.b, of.R_diag, *of.params)
     present = tuple([weight is not None for weight in weights])
-    tensors = Tensors(wx, initial, weights, ragged, tuple(inputs or ()))
+    tensors = Tensors(wx, of.initial, weights, ragged, tuple(of.inputs or ()))
     flat = [tensor for tensor in tensors.flat() if tensor is not None]
-    found = _run(flat, CallText(settings, keep, asked, present), cell)
-    count = len(spec.states)
-    sequences = found[: count if every else 1]
-    missing = [wx.new_empty(0, *state.shape) for state in initial[len(sequences) :]]
+    found = _run(flat, CallText(settings, of.keep, asked, present), of.cell)
+    sequences = found[: len(spec.states) if every else 1]
+    missing = [wx.new_empty(0, *state.shape) for state in of.initial[len(sequences) :]]
     # Graphs have a name for each result, also for what only a backward read.
-    end = len(sequences) + count
+    end = len(sequences) + len(spec.states)
     return [*sequences, *missing, *found[len(sequences) : end], wx.new_empty(0)]
 
 
@@ -138,5 +101,17 @@ def _rows(
     return Ragged(lengths, reset, values)
 
 
-_LIBRARY.impl("rnn", _rnn, "CompositeImplicitAutograd")
-_LIBRARY.impl("scan", _scan, "CompositeImplicitAutograd")
+def _register(name: str, run: Callable[[Any], list[Tensor]]) -> None:
+    """Register what runs an operator, and gets its arguments by the names of the schema."""
+    arguments = getattr(torch.ops.rnnc, name).default._schema.arguments
+    names = [argument.name for argument in arguments]
+    defaults = {each.name: each.default_value for each in arguments if each.has_default_value()}
+
+    def called(*values: Any, **named: Any) -> list[Tensor]:
+        return run(SimpleNamespace(**defaults | dict(zip(names, values, strict=False)) | named))
+
+    _LIBRARY.impl(name, called, "CompositeImplicitAutograd")
+
+
+_register("rnn", _rnn)
+_register("scan", _scan)

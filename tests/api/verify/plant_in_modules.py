@@ -86,9 +86,9 @@ def both_directions_with_one_draw(patch: pytest.MonkeyPatch) -> None:
     """A layer that runs backwards reads what the one that runs forwards drew."""
     right = given.draws_of_module
 
-    def shared(cell, x, axes, inputs, *more):
-        found = right(cell, x, axes, inputs, *more) or {}
-        drawn = [name for name in found if name not in (inputs or {})]
+    def shared(cell, drawing, *more):
+        found = right(cell, drawing, *more) or {}
+        drawn = [name for name in found if name not in (drawing.inputs or {})]
         return found | {name: found[name][::2].repeat_interleave(2, 0) for name in drawn}
 
     patch.setattr(given, "draws_of_module", shared)
