@@ -98,13 +98,10 @@ class MakeRoom(Op):
     """Wait for room in the queue of the current stream, where a launch would wait for it."""
 
     __slots__ = ("_device",)
+    words = "wait for room in the queue of the stream, where there is none"
 
     def __init__(self, device: int) -> None:
         self._device = device
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "wait for room in the queue of the stream, where there is none"
 
     def __call__(self, running: Running) -> None:
         """Wait, if it is needed."""

@@ -88,9 +88,10 @@ class CudaTarget(Target):
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
         """Return the states before the first step, which calls share outside of a capture."""
-        capturing = partial(is_capturing, like.device.index)
+        index = like.device.index
+        made = partial(constant, like.dtype, like.device, current_stream(index))
         most = _LARGEST_CONSTANT
-        return shared_states(like, values, shape, most, partial(_constant, like), capturing)
+        return shared_states(like, values, shape, most, made, partial(is_capturing, index))
 
     def replays(self, call: Call, is_step: bool = False) -> Replays | None:
         """Return the store that records calls and replays them, on the stream that each uses."""
@@ -228,9 +229,3 @@ def _ready(
 
 on_remember(forget_replays)  # what was chosen before may be another plan
 freed_with_memory(forget_replays)  # they keep constants
-
-
-def _constant(like: Tensor, shape: tuple[int, ...], value: float) -> Tensor:
-    """Return a tensor of one value, of the dtype of another, on its device and current stream."""
-    stream = current_stream(like.device.index)
-    return constant(like.dtype, like.device, shape, value, stream)

@@ -98,6 +98,7 @@ class Op(ABC):
 
     __slots__ = ()
     order: ClassVar[Order] = ""
+    words: ClassVar[str] = ""
     lane: int | None = None
 
     @abstractmethod
@@ -108,9 +109,9 @@ class Op(ABC):
         """Return the slots of the memory that it uses, and use those of each run from here on."""
         return ()
 
-    @abstractmethod
     def text(self, name: Name) -> str:
         """Return it in words; `name` gives the names of memory."""
+        return self.words
 
 
 class Addressed(Op):

@@ -7,9 +7,8 @@ import itertools
 import pytest
 import torch
 from rnnc.runtime.cuda.driver import matmul
-from rnnc.runtime.cuda.driver.gemm import Gemm, Many
 from rnnc.runtime.cuda.driver.streams import on_device
-from rnnc.runtime.cuda.products.multiply import EXACT, ROUNDED
+from rnnc.runtime.cuda.products.multiply import EXACT, ROUNDED, Gemm, Many
 
 LAYOUTS = {
     "rows": lambda *shape: shape_of(*shape),

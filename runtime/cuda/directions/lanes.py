@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 
-from ...program.ops import Name, Op, Running
+from ...program.ops import Op, Running
 from ...program.recorder import issue
 from ...targets.by_torch import NOTHING, Lanes
 from ..driver.streams import current_stream, follow
@@ -22,13 +22,10 @@ class Split(Op):
 
     __slots__ = ("_device",)
     order = "split"
+    words = "a second stream starts"
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "a second stream starts"
 
     def __call__(self, running: Running) -> None:
         """Start it."""
@@ -47,10 +44,7 @@ class ChangeStreams(Op):
     """Change to the other one of the two streams, for what follows."""
 
     __slots__ = ()
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "go on with the other stream"
+    words = "go on with the other stream"
 
     def __call__(self, running: Running) -> None:
         """Change."""
@@ -64,10 +58,7 @@ class Unsplit(Op):
 
     __slots__ = ()
     order = "unsplit"
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "go on after both streams"
+    words = "go on after both streams"
 
     def __call__(self, running: Running) -> None:
         """End it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from .capture import beside_captures
 from .cublas import (
@@ -71,16 +71,16 @@ class Matmul(NamedTuple):
     add: bool
 
 
-class Multiplies(Protocol):
-    """Launcher of products of one kind."""
+class Multiplies:
+    """Launcher of products of one kind; this one, of a GPU that is not there, launches none.
 
-    @property
-    def needs(self) -> int:
-        """Bytes of memory that a product uses beside its operands."""
+    Attributes:
+        needs: bytes of memory that a product uses beside its operands.
+        cluster: blocks per cluster of its kernel; None where the library does not tell.
+    """
 
-    @property
-    def cluster(self) -> int | None:
-        """Blocks per cluster of its kernel; None where the library does not tell."""
+    needs: int = 0
+    cluster: int | None = 1
 
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
@@ -88,6 +88,7 @@ class Multiplies(Protocol):
         """Launch a product by addresses, with `size` bytes of workspace, which those of a stream
         share.
         """
+        raise AssertionError("a product on a GPU that is only described")
 
 
 def aligned(address: int) -> int:
@@ -103,30 +104,14 @@ def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Mu
     None for any number.
     """
     if is_described(device):
-        return _DescribedProduct()
+        return Multiplies()
     with beside_captures():
         algorithm = _algorithm(kind, device, most_cluster)
     return ByGemmEx(kind, device) if algorithm is None else algorithm
 
 
-class _DescribedProduct:
-    """Product of a GPU that is not there."""
-
-    needs, cluster = 0, 1
-
-    def __call__(
-        self, first: int, second: int, to: int, stream: int, workspace: int, size: int
-    ) -> None:
-        raise AssertionError("a product on a GPU that is only described")
-
-
-class _ByLt:
+class _ByLt(Multiplies):
     """Products by cuBLASLt, with one algorithm."""
-
-    __slots__ = (
-        *("_after", "_before", "_first", "_keeping", "_kept", "_launch", "_middle", "_tail"),
-        *("cluster", "needs"),
-    )
 
     def __init__(
         self, lt: Lt, chosen: Proposal, kept: list[Any], scales: Any, operation: Any
@@ -155,21 +140,13 @@ class _ByLt:
         self._launch = self._keeping
 
 
-class ByGemmEx:
+class ByGemmEx(Multiplies):
     """Products by cuBLAS, for one thread at a time."""
-
-    __slots__ = ("_blas", "_device", "_kind", "_numbers")
-
-    cluster = None
 
     def __init__(self, kind: Matmul, device: int) -> None:
         self._kind, self._blas, self._numbers = kind, blas_of(device), _numbers(kind)
-        self._device = device
-
-    @property
-    def needs(self) -> int:
-        """Bytes that the library is given: it chooses an algorithm by them."""
-        return workspace_bytes(self._device)
+        # It chooses an algorithm by the bytes that it is given.
+        self.needs, self.cluster = workspace_bytes(device), None
 
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int

@@ -113,7 +113,7 @@ atexit.register(free_memory)
 
 @lru_cache(maxsize=64)
 def constant(
-    dtype: torch.dtype, device: torch.device, shape: tuple[int, ...], value: float, stream: int
+    dtype: torch.dtype, device: torch.device, stream: int, shape: tuple[int, ...], value: float
 ) -> Tensor:
     """Return a tensor of one value, made once, since filling it takes as long as a launch.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -186,3 +186,63 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
 def multiplier(dtype: torch.dtype, tf32: bool) -> Multiplier:
     """Return the multiplier of tensors of a dtype."""
     return ROUNDED if tf32 and dtype == torch.float32 else EXACT
+
+
+# An address, and the elements between rows.
+Place = tuple[int, int]
+# Rows, inner and columns of a product, its factors a and b, and where the result goes.
+Operands = tuple[int, int, int, Place, Place, Place]
+
+
+class Many(NamedTuple):
+    """Products of several heads; the other fields are elements between their operands."""
+
+    heads: int
+    first: int
+    second: int
+    to: int
+
+
+class Gemm:
+    """Row-major products of one dtype on the current device, on torch's current stream.
+
+    Matrices are given by address and by elements between rows. With `tf32`, factors of float32 may
+    be rounded to TF32.
+    """
+
+    def __init__(self, device: int, dtype: torch.dtype, tf32: bool) -> None:
+        self._device, self._bytes = device, dtype.itemsize
+        self._factor, self._sum, compute = KINDS[dtype]
+        self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
+
+    def forward(self, *given: *Operands, many: Many | None = None) -> None:
+        """Multiply, into sums: to (rows, columns) = a (rows, inner) b^T of b (columns, inner)."""
+        self._run((TRANSPOSED, AS_IT_IS), given, self._sum, False, many)
+
+    def backward(
+        self, *given: *Operands, many: Many | None = None, sums: bool = False, add: bool = False
+    ) -> None:
+        """Multiply: to = a (rows, inner) b (inner, columns), or += with `add`; sums with `sums`."""
+        kind = self._sum if sums else self._factor
+        self._run((AS_IT_IS, AS_IT_IS), given, kind, add, many)
+
+    def weights(self, *given: *Operands, many: Many | None = None) -> None:
+        """Multiply: to (rows, columns) = the transpose of a (inner, rows) times b."""
+        self._run((AS_IT_IS, TRANSPOSED), given, self._factor, False, many)
+
+    def _run(
+        self, turns: tuple[int, int], given: Operands, kind: int, add: bool, many: Many | None
+    ) -> None:
+        """Launch a product of the transposes: the library's matrices lie by columns."""
+        rows, inner, columns, b, a, to = given
+        each = Many(1, 0, 0, 0) if many is None else many
+        apart = each.second, each.first, each.to
+        first, second, third = (
+            Matrix(element, pitch, far, aligned(place | far * self._bytes))
+            for element, (place, pitch), far in zip(
+                (self._factor, self._factor, kind), (a, b, to), apart, strict=True
+            )
+        )
+        sizes = columns, rows, inner
+        matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
+        multiply(matmul, self._device, (a[0], b[0], to[0]))

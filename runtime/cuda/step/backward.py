@@ -14,8 +14,8 @@ from ...call.call import Call, Tensors
 from ...call.requests import StepBackward
 from ...call.tensors import SomeTensors, Stepped
 from ...targets.registry import TARGETS
-from ..driver.gemm import Many
 from ..driver.streams import on_device
+from ..products.multiply import Many
 from .ready import StepReady, packed_places, step_ready, weights_by_gate
 
 
@@ -228,12 +228,15 @@ class TiledLayers(BackwardLayers):
             *(features, x, W, R, *map(_place, (d_x, d_W, d_R, sums))),
             *([d.data_ptr() + plane * size for d in self.d_states] or (0,) * counts.states),
         ]
-        arguments, launcher = self.arguments(*values), ready.launcher
-        grid = ready.weights_grid(features, d_W is not None or d_R is not None)
-        launcher.run_weights(arguments, grid)
+        arguments, tile = self.arguments(*values), ready.plan.gradient_tile
+        assert tile is not None
+        columns = [features] * (counts.inputs > 0) + [dim] * len(ready.sources)
+        wanted_matrix = d_W is not None or d_R is not None
+        of_weights, of_inputs = ready.launcher.kernels
+        of_weights(tile.blocks(heads, dim, columns if wanted_matrix else ()), arguments)
         if lower or sources:
-            grid = ready.inputs_grid(features if lower else 0, len(sources))
-            launcher.run_inputs(arguments, grid)
+            size = features if lower else 0
+            of_inputs(tile.input_blocks(batch, heads, dim, size, len(sources)), arguments)
         self.d_output, self.d_y = d_x, 0
         return [d_W, d_R, *self._given(own[2:], sums)]
 

@@ -12,8 +12,8 @@ import torch
 from ...call.call import Call, Tensors
 from ...call.tensors import Stepped
 from ...targets.registry import TARGETS
-from ..driver.gemm import Many
 from ..driver.streams import on_device
+from ..products.multiply import Many
 from .ready import StepReady, packed_places, step_ready, weights_by_gate
 
 

@@ -57,25 +57,18 @@ class StepLauncher(Launcher):
 
     Attributes:
         arguments: the struct of its kernels, of 64-bit fields.
+        kernels: all of them, in this order.
     """
 
-    __slots__ = ("_grid", "_kernels", "arguments")
+    __slots__ = ("_grid", "arguments", "kernels")
 
     def __init__(self, cell: CellSpec, plan: StepPlan, sizes: CallSizes, device: int) -> None:
         counts, forward = facts_of(cell).counts, plan.direction == "forward"
         struct = forward_step_struct if forward else backward_step_struct
         self.arguments = struct(counts.states, counts.params)
-        self._kernels = [load_kernel(cell, plan, name, device) for name in plan.kernel_names]
+        self.kernels = [load_kernel(cell, plan, name, device) for name in plan.kernel_names]
         self._grid = plan.grid(*sizes)
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Launch a layer's kernel; the address of R is one of the arguments."""
-        self._kernels[0](self._grid, arguments)
-
-    def run_weights(self, arguments: ctypes.Structure, grid: tuple[int, int, int]) -> None:
-        """Launch the kernel of the gradients of a layer's weights."""
-        self._kernels[0](grid, arguments)
-
-    def run_inputs(self, arguments: ctypes.Structure, grid: tuple[int, int, int]) -> None:
-        """Launch the kernel of the gradients of a layer's input and states."""
-        self._kernels[1](grid, arguments)
+        self.kernels[0](self._grid, arguments)

@@ -21,9 +21,9 @@ from ...call.tensors import SomeTensors
 from ...store.tuned import planned
 from ..choose import question_of
 from ..driver.device import is_described
-from ..driver.gemm import Gemm
 from ..launch import CallSizes
 from ..launchers import launcher_of
+from ..products.multiply import Gemm
 from ..products.rearrange import CudaMoves
 from ..ready import check_counts
 from ..spills import least_spilling
@@ -98,19 +98,6 @@ class StepReady:
     plan: StepPlan
     launcher: StepLauncher
     gemm: Gemm
-
-    def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
-        """Return the blocks for gradients of weights; `wanted` says if W or R has one."""
-        columns = [size] * (self.counts.inputs > 0) + [self.dim] * len(self.sources)
-        tile = self.plan.gradient_tile
-        assert tile is not None
-        return tile.blocks(self.heads, self.dim, columns if wanted else ())
-
-    def inputs_grid(self, size: int, sources: int) -> tuple[int, int, int]:
-        """Return the blocks for gradients of features and `sources`; 0 for one not wanted."""
-        tile = self.plan.gradient_tile
-        assert tile is not None
-        return tile.input_blocks(self.batch, self.heads, self.dim, size, sources)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ....codegen.cuda.wavefront import items
-from ...program.ops import Name, Op, Running
+from ...program.ops import Op, Running
 from ..driver.capture import beside_captures
 from ..driver.device import is_described
 from ..driver.partition import Partition
@@ -123,10 +123,7 @@ class Fork(_OfLanes):
 
     __slots__ = ()
     order = "fork"
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "other streams may start"
+    words = "other streams may start"
 
     def __call__(self, running: Running) -> None:
         """Fork them."""
@@ -139,10 +136,7 @@ class Join(_OfLanes):
 
     __slots__ = ()
     order = "join"
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "go on after all other streams"
+    words = "go on after all other streams"
 
     def __call__(self, running: Running) -> None:
         """Join them."""
@@ -162,10 +156,7 @@ class Enter(_OfLane):
     """Start of a stream after the fork."""
 
     __slots__ = ()
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "start"
+    words = "start"
 
     def __call__(self, running: Running) -> None:
         """Let it start."""
@@ -176,10 +167,7 @@ class Leave(_OfLane):
     """Return of a stream. What it used stays in place until all are joined."""
 
     __slots__ = ()
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        return "let the caller's stream go on"
+    words = "let the caller's stream go on"
 
     def __call__(self, running: Running) -> None:
         """Let the current stream go on after it."""

@@ -124,6 +124,7 @@ def without_lt(blas, monkeypatch):
     """Products for which cuBLASLt has no algorithm, on the CPU."""
     monkeypatch.setattr(matmul, "_algorithm", lambda *_: None)
     monkeypatch.setattr(matmul, "blas_of", lambda _: blas)
+    monkeypatch.setattr(matmul, "workspace_bytes", lambda _: 0)
     monkeypatch.setattr(matmul, "beside_captures", nullcontext)
     monkeypatch.setattr(multiply, "on_device", lambda _: nullcontext())
     monkeypatch.setattr(multiply, "lasting_workspace", lambda *_: torch.empty(0))
