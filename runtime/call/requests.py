@@ -52,6 +52,22 @@ class LayersRead(NamedTuple):
     donated: bool
 
 
+class LayerBackward(NamedTuple):
+    """Tensors that the backward of one direction of a layer reads.
+
+    Attributes:
+        saved: by its forward.
+        d_states: gradients of each state at all steps, (T, B, N, D); None for zero.
+        d_last: gradients of the last states, (B, N, D); None for zero.
+        donated: whether nobody reads what the forward saved again: it may be overwritten.
+    """
+
+    saved: Saved
+    d_states: SomeTensors
+    d_last: SomeTensors
+    donated: bool = False
+
+
 class StepBackward(NamedTuple):
     """Tensors that a backward of a single step of all layers reads besides those of the call.
 

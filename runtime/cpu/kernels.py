@@ -14,6 +14,7 @@ from ...codegen.cpu.plan import CpuPlan
 from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.masks import read_states
+from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
 from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library, plan_of
@@ -99,15 +100,9 @@ def forward(
 _STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
-def backward(
-    cell: CellSpec, plan: CpuPlan, saved: Saved, d_states: SomeTensors, d_last: SomeTensors
-) -> Gradients:
-    """Run all steps backwards, then the sums over time.
-
-    Gradients are of each state at all steps, (T, B, N, D), and of each last state, (B, N, D); None
-    for zero.
-    """
-    facts = facts_of(cell)
+def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
+    """Run all steps backwards, then the sums over time."""
+    saved, facts = asked.saved, facts_of(cell)
     counts = facts.counts
     values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
@@ -129,7 +124,7 @@ def backward(
     d_reset_to = None
     if masks is not None and masks.learned:
         d_reset_to = [new(batch, heads, dim).zero_() for _ in initial_states]
-    seeds = [[_packed(t) for t in ts] for ts in (d_states, d_last)]
+    seeds = [[_packed(t) for t in ts] for ts in (asked.d_states, asked.d_last)]
     if d_initial_states[0].numel():
         run(
             cpu_library(cell, plan).rnnc_backward,

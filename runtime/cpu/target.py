@@ -14,7 +14,8 @@ from ...codegen.shape import Save
 from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
+from ..call.requests import LayerBackward
+from ..call.tensors import Forward, Gradients, ScanInputs
 from ..program.seen import Replays
 from ..targets.by_torch import shared_states
 from ..targets.target import Target
@@ -103,17 +104,11 @@ class CpuTarget(Target):
         plan, features = plan_of(x.dtype, layer_call.choice.reverse), kernels.features_of(x, weight)
         return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
 
-    def backward(
-        self,
-        layer_call: LayerCall,
-        saved: Saved,
-        d_states: SomeTensors,
-        d_last: SomeTensors,
-        donated: bool,
-    ) -> Gradients:
+    def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
-        plan = plan_of(saved.saved.dtype, layer_call.choice.reverse, masked=layer_call.masked)
-        return kernels.backward(layer_call.cell, plan, saved, d_states, d_last)
+        dtype = backward.saved.saved.dtype
+        plan = plan_of(dtype, layer_call.choice.reverse, masked=layer_call.masked)
+        return kernels.backward(layer_call.cell, plan, backward)
 
 
 @lru_cache(maxsize=64)

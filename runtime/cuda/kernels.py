@@ -13,7 +13,8 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors
+from ..call.requests import LayerBackward
+from ..call.tensors import Forward, Gradients, ScanInputs
 from ..program.gemms import called_sums, gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
@@ -94,11 +95,9 @@ class Backward:
     """Backward of a direction whose buffers are allocated: `launch` gives what `finish` sums.
 
     Args:
-        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
-            copied where units and heads are contiguous.
-        d_last: the gradient of each last state, (B, N, D), or None for zero.
+        asked: what it reads. Gradients at all steps are not copied where units and heads are
+            contiguous. If it is donated, d_wx may take the memory of what was saved.
         multiplier: for the sums over time.
-        donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
         reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
     """
@@ -106,16 +105,14 @@ class Backward:
     def __init__(
         self,
         ready: Prepared,
-        saved: Saved,
-        d_states: SomeTensors,
-        d_last: SomeTensors,
+        asked: LayerBackward,
         *,
         multiplier: Multiplier = TORCH,
-        donated: bool = False,
         reset_to: Sequence[Tensor] = (),
         run: RunKernels | None = None,
     ) -> None:
-        counts, like = ready.counts, saved.initial_states[0]
+        saved, counts = asked.saved, ready.counts
+        like = saved.initial_states[0]
         self._ready, self._saved, self._multiplier, self._run = ready, saved, multiplier, run
         self._reset_to = without_gaps(reset_to) if saved.masks else ()
         batch, heads, dim = like.shape
@@ -126,7 +123,7 @@ class Backward:
         self._read = read = self._read_by(ready.plan)
         # Safe in place: the thread that reads a saved value later writes a gradient over it. What
         # called gates multiplied is read after that, by the sums over time.
-        shape, mine = (steps, batch, heads, dim, counts.inputs), donated or read.is_new
+        shape, mine = (steps, batch, heads, dim, counts.inputs), asked.donated or read.is_new
         mine = mine and ready.plan.gradients_in_place and not facts_of(ready.cell).called
         self._in_place = mine and read.values.shape == shape
         self.d_wx = read.values if self._in_place else like.new_empty(shape)
@@ -135,8 +132,8 @@ class Backward:
         self._R, self._R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
         self._params = [packed(p) for p in saved.params]
         self._d_initial_states = [torch.empty_like(s) for s in self._initial_states]
-        self._d_states = [None if d is None else rows_packed(d) for d in d_states]
-        self._d_last = [None if d is None else d.contiguous() for d in d_last]
+        self._d_states = [None if d is None else rows_packed(d) for d in asked.d_states]
+        self._d_last = [None if d is None else d.contiguous() for d in asked.d_last]
         self._unweighted = _as_copied(ready.cell, saved.unweighted, (heads, dim))
         self._d_reset_to: list[Tensor | None] = [None] * counts.states
 

@@ -16,7 +16,7 @@ from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
-from ..call.requests import LayersCall, LayersRead
+from ..call.requests import LayerBackward, LayersCall, LayersRead
 from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
@@ -156,30 +156,20 @@ class CudaTarget(Target):
             reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
         )
 
-    def backward(
-        self,
-        layer_call: LayerCall,
-        saved: Saved,
-        d_states: SomeTensors,
-        d_last: SomeTensors,
-        donated: bool,
-    ) -> Gradients:
+    def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
         """Choose a plan and run the backward of a call with it."""
-        saved = self._saved_again(layer_call, saved)
+        saved = self._saved_again(layer_call, backward.saved)
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         ready = _ready(layer_call, "backward", like, steps, (batch, heads, dim), masks)
-        backward = kernels.Backward(
+        run = kernels.Backward(
             ready,
-            saved,
-            d_states,
-            d_last,
+            backward._replace(saved=saved),
             multiplier=multiplier(like.dtype, layer_call.tf32),
-            donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, like, (heads, dim)),
         )
-        return backward.run()
+        return run.run()
 
     def backward_layers(
         self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]

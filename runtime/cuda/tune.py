@@ -21,6 +21,7 @@ from ...codegen.plan import Plan
 from ...codegen.request import steps_like
 from ...codegen.shape import PlanError
 from ...errors import RnncError
+from ..call.requests import LayerBackward
 from ..call.tensors import Forward, ScanInputs, saved_of
 from ..store.log import log
 from ..store.tuned import Asked, remember
@@ -88,8 +89,8 @@ class TrialCall:
     def _backward(self, ready: Prepared, done: Forward) -> None:
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
-        given = [self._d_output, *others], [None, *others]
-        kernels.Backward(ready, saved, *given).run()
+        asked = LayerBackward(saved, [self._d_output, *others], [None, *others])
+        kernels.Backward(ready, asked).run()
 
 
 class _Clocked(Launcher):

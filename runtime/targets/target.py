@@ -14,8 +14,8 @@ from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
-from ..call.requests import InputBackward, LayersCall, LayersRead, StepBackward
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
+from ..call.requests import InputBackward, LayerBackward, LayersCall, LayersRead, StepBackward
+from ..call.tensors import Forward, Gradients, ScanInputs, SomeTensors, States, Stepped
 from ..program.seen import Replays
 from ..store.tuned import Asked
 from .by_torch import ONE_LANE, TORCH_MOVES, Lanes, Moves, Packing
@@ -105,14 +105,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def backward(
-        self,
-        layer_call: LayerCall,
-        saved: Saved,
-        d_states: SomeTensors,
-        d_last: SomeTensors,
-        donated: bool,
-    ) -> Gradients:
+    def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
         """Run the backward of a call."""
 
     def begin(self, dtype: torch.dtype, index: int | None) -> None:  # noqa: B027

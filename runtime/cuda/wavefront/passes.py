@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call.requests import LayersCall, LayersRead
+from ...call.requests import LayerBackward, LayersCall, LayersRead
 from ...call.tensors import Forward, Gradients, ScanInputs
 from .. import kernels
 from ..driver.matmul import aligned
@@ -163,15 +163,10 @@ class BackwardPass(Pass):
         saved, d_last = self.reads.layer(layer)
         like = saved.initial_states[0]
         d_output = None if self.d_y is None else self.d_y.view(-1, *like.shape)
-        own = kernels.Backward(
-            ready,
-            saved,
-            [d_output, *[None] * (len(saved.states) - 1)],
-            d_last,
-            multiplier=multiplier(like.dtype, self.asked.layer_call.tf32),
-            donated=self.reads.donated,
-            run=run,
-        )
+        d_states = [d_output, *[None] * (len(saved.states) - 1)]
+        read = LayerBackward(saved, d_states, d_last, self.reads.donated)
+        multiplies = multiplier(like.dtype, self.asked.layer_call.tf32)
+        own = kernels.Backward(ready, read, multiplier=multiplies, run=run)
         self.begun.append((layer, own, own.start()))
         return self._product(layer, own.d_wx) if layer else None
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...call.call import Call, Tensors
 from ...call.forms import LayerWeights
-from ...call.requests import LayersCall, LayersRead
+from ...call.requests import LayerBackward, LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved, SomeTensors, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
 from ...targets.layers import lanes_for, weights_for
@@ -149,7 +149,8 @@ class Sweep:
         call, read = self.call, self._saved(index, below)
         d_states = [*d_sequences, *[None] * (len(read.states) - len(d_sequences))]
         layer_call, target = call.directions[index % len(call.directions)], TARGETS[call.target]
-        found = target.backward(layer_call, read, d_states, self._d_last(index), self.donated)
+        asked = LayerBackward(read, d_states, self._d_last(index), self.donated)
+        found = target.backward(layer_call, asked)
         return found if not call.samples else of_samples(layer_call, call.samples, read, found)
 
     def _products(

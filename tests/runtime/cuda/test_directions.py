@@ -12,6 +12,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call.layer_call import Choice, LayerCall
+from rnnc.runtime.call.requests import LayerBackward
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import ready, target
@@ -59,7 +60,7 @@ def run(plan):
     forward, backward = (prepare(LSTM, p, SIZES, 0) for p in (plan.forward, plan.backward))
     done = cuda.forward(forward, given)
     saved = saved_of(given, done, again=False)
-    cuda.Backward(backward, saved, nothing, nothing).run()
+    cuda.Backward(backward, LayerBackward(saved, nothing, nothing)).run()
     return given.R.data_ptr()
 
 
@@ -75,7 +76,8 @@ def test_each_direction_runs_its_own_plan(ran, monkeypatch):
     given, nothing = inputs(), [None, None]
     layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(layer_call, given)
-    CudaTarget().backward(layer_call, saved_of(given, done, again=False), nothing, nothing, False)
+    asked = LayerBackward(saved_of(given, done, again=False), nothing, nothing)
+    CudaTarget().backward(layer_call, asked)
     assert [note[0] for note in ran] == [CLUSTER.forward, BLOCK.backward]
 
 
@@ -104,8 +106,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
     layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(layer_call, given)
     ran.clear()
+    saved = saved_of(given, done, again=False)
     with pytest.raises(torch.OutOfMemoryError):
-        CudaTarget().backward(
-            layer_call, saved_of(given, done, again=False), nothing, nothing, True
-        )
+        CudaTarget().backward(layer_call, LayerBackward(saved, nothing, nothing, donated=True))
     assert [note[0] for note in ran] == [BLOCK.backward]

@@ -14,6 +14,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.errors import RnncError
+from rnnc.runtime.call.requests import LayerBackward
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.launch import CallSizes
@@ -67,7 +68,7 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
     done = cuda.forward(forward, inputs)
     saved = saved_of(inputs, done, again=False)
-    cuda.Backward(backward, saved, none, none).run()
+    cuda.Backward(backward, LayerBackward(saved, none, none)).run()
     assert noted == [7 * 10**9] * 2
 
 

@@ -30,9 +30,9 @@ class Joining(CpuTarget):
         self.ran.append((layer_call.choice.reverse, inputs.wx.shape[2]))
         return super().forward_of_features(layer_call, x, weight, inputs)
 
-    def backward(self, layer_call, saved, d_states, d_last, donated):
+    def backward(self, layer_call, backward):
         self.ran.append(layer_call.choice.reverse)
-        return super().backward(layer_call, saved, d_states, d_last, donated)
+        return super().backward(layer_call, backward)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from rnnc.errors import TransformError
 from rnnc.runtime.call.layer_call import LayerCall
-from rnnc.runtime.call.requests import InputBackward
-from rnnc.runtime.call.tensors import Forward, Gradients, Saved, ScanInputs
+from rnnc.runtime.call.requests import InputBackward, LayerBackward
+from rnnc.runtime.call.tensors import Forward, Gradients, ScanInputs
 from rnnc.runtime.targets.reference import scan_reference
 from rnnc.runtime.targets.registry import (
     TARGETS,
@@ -85,15 +85,9 @@ class Toy(Target):
                   for s, wanted in stored]  # fmt: skip
         return Forward(states, [s.clone() for s in last], inputs.wx.new_zeros(1))
 
-    def backward(
-        self,
-        layer_call: LayerCall,
-        saved: Saved,
-        d_states: Sequence[Tensor | None],
-        d_last: Sequence[Tensor | None],
-        donated: bool,
-    ) -> Gradients:
+    def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
         self.called.append("backward")
+        saved, d_states, d_last, _ = backward
         assert saved.wx is not None
         inputs = ScanInputs(
             *(saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params),
