@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.call.settings import Asked, Settings
-from rnnc.runtime.call.text import CallText, write_call
+from rnnc.runtime.call.settings import Asked, CallText, Settings, write_call
 
 
 def scan_call(cell, inputs, keep=True, all_states=True, **choice):

@@ -12,8 +12,8 @@ from torch import _VF, Tensor, nn
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
 from ..call.ragged import Places
+from ..call.settings import text_of_call
 from ..call.tensors import SomeTensors
-from ..call.text import text_of_call
 from .compute import sequences_of
 from .layers.forward import Kept
 from .operators.call import call_backward_op, call_op

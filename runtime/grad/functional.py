@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..call.plain import all_plain, is_watched
+from ..call.settings import CallText, read_call, write_call
 from ..call.tensors import SomeTensors
-from ..call.text import CallText, read_call, write_call
 from ..check.masks import check_lengths
 from .joins import Dims, join_of, shape_of
 from .operators.call import (

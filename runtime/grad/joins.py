@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..call.text import CallText
+from ..call.settings import CallText
 
 Dims = Sequence[int | None]
 # Tensors of a batch of calls, and the axis of the batch in each.

@@ -16,15 +16,17 @@ from ..call.layer_call import Choice, check_words
 from ..call.marks import constant_in_graphs
 from ..call.plain import is_mapped, kernels_follow, may_need_gradient, without_autocast
 from ..call.ragged import RaggedKind
-from ..call.settings import Asked, Settings, one_direction
-from ..call.tensors import States, inputs_at
-from ..call.text import (
+from ..call.settings import (
+    Asked,
     CallText,
+    Settings,
     constants_of,
+    one_direction,
     settings_of_constants,
     text_in_graph,
     write_call,
 )
+from ..call.tensors import States, inputs_at
 from ..grad.functional import run_functional
 from ..grad.operators.call import call_op
 from ..targets.registry import TARGETS

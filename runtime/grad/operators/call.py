@@ -20,8 +20,8 @@ from ....errors import BackwardError, SecondOrderError
 from ...call.call import Call
 from ...call.marks import never_traced
 from ...call.plain import alone, is_watched, treats_itself
+from ...call.settings import CallText, read_call, write_call
 from ...call.tensors import SomeTensors
-from ...call.text import CallText, read_call, write_call
 from ...program.seen import Entry, Seen, replayed
 from ...targets.registry import TARGETS, target_of
 from ..check_saved import as_left

@@ -13,8 +13,8 @@ from ...call.call import Call, Tensors
 from ...call.forms import RowsForm
 from ...call.layer_call import backward_reads
 from ...call.plain import check_memory
+from ...call.settings import CallText
 from ...call.tensors import ScanInputs, SomeTensors, inputs_at
-from ...call.text import CallText
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, shape_error

@@ -18,8 +18,7 @@ from ...call.forms import OWN, RowsForm
 from ...call.layer_call import Choice, cell_of
 from ...call.masks import RESTART
 from ...call.ragged import Ragged, as_of_one_layer
-from ...call.settings import Asked, Settings
-from ...call.text import CallText, text_in_graph, write_call
+from ...call.settings import Asked, CallText, Settings, text_in_graph, write_call
 from .call import call_op
 
 _LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]

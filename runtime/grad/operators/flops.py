@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import register_flop_formula
 
 from ...call.forms import weights_from
-from ...call.text import CallText, read_call
+from ...call.settings import CallText, read_call
 from . import call as _call  # noqa: F401  (defines rnnc::call)
 
 Shape = Sequence[int]

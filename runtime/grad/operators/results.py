@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call
+from ...call.settings import read_call
 from ...call.tensors import SomeTensors
-from ...call.text import read_call
 from ...targets.registry import target_of
 from ..layers.rows import sizes_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rnnc
 import torch
-from rnnc.runtime.call import text
+from rnnc.runtime.call import settings
 
 
 def module():
@@ -31,7 +31,7 @@ def test_another_version_compiles_again(monkeypatch):
     with fresh_cache():
         assert not found()
         assert found()
-        monkeypatch.setattr(text, "runtime_digest", lambda: "another")
+        monkeypatch.setattr(settings, "runtime_digest", lambda: "another")
         assert not found()
         assert found()
 
@@ -46,7 +46,7 @@ def test_a_scan_in_a_graph_has_the_version():
     torch._dynamo.reset()
     wx, R = torch.randn(1, 2, 1, 4, 1), torch.randn(1, 1, 4, 4)
     torch.compile(rnnc.scan, backend=backend)(rnnc.cells.elman, wx, R)
-    assert [each.partition("\t")[2] for each in texts] == [text.runtime_digest()]
+    assert [each.partition("\t")[2] for each in texts] == [settings.runtime_digest()]
     # torch 2.11 writes them into comments of its code, each of which is one line.
     assert not any("\n" in text for text in texts)
 
@@ -55,5 +55,5 @@ def test_an_exported_graph_is_of_no_version():
     rnn, x = module()
     nodes = torch.export.export(rnn, (x,)).graph.nodes
     (call,) = [each for node in nodes for each in node.args if isinstance(each, str)]
-    assert text.read_call(call).settings.cell.text == rnn.cell.text
+    assert settings.read_call(call).settings.cell.text == rnn.cell.text
     assert "\t" not in call

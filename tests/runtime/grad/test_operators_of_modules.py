@@ -11,8 +11,7 @@ import rnnc
 import torch
 from rnnc.runtime.call.forms import OWN
 from rnnc.runtime.call.ragged import Ragged
-from rnnc.runtime.call.settings import Asked
-from rnnc.runtime.call.text import CallText, read_call, write_call
+from rnnc.runtime.call.settings import Asked, CallText, read_call, write_call
 from rnnc.runtime.grad.operators.call import call_backward_op, call_op
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
