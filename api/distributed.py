@@ -25,7 +25,7 @@ _MODULE_OF = {
     "SAVED_OPERATORS": "grad.operators.policy",
     "HeadwiseParallel": "distributed.headwise",
     "SequenceParallel": "distributed.sequence",
-    "reduce_gradients": "distributed.gradients",
+    "reduce_gradients": "distributed.exchange",
     "save_policy": "grad.operators.policy",
 }
 

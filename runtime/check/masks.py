@@ -13,7 +13,7 @@ from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.plain import values_visible
 from .scan import check_count
-from .tensor import check_same, check_tensor, shape_error
+from .tensor import check_device, check_same, check_tensor, shape_error
 
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 
@@ -71,13 +71,7 @@ def check_reset(
         raise shape_error("reset", reset, wanted, f"reset of the shape {shape}")
     if reset.dtype != torch.bool:
         raise TensorError("reset", f"dtype {reset.dtype}", wanted, "reset.bool()")
-    if reset.device != other.device:
-        raise TensorError(
-            "reset",
-            f"device {reset.device}",
-            f"{other.device}, the device of {other_name}",
-            f"reset.to({str(other.device)!r})",
-        )
+    check_device("reset", reset, other_name, other)
 
 
 def check_reset_value(

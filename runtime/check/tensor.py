@@ -56,6 +56,11 @@ def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Non
             f"{other.dtype}, the dtype of {other_name}",
             f"{name}.to({other.dtype}), or torch.autocast for mixed precision",
         )
+    check_device(name, tensor, other_name, other)
+
+
+def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Check that a tensor has another tensor's device."""
     if tensor.device != other.device:
         raise TensorError(
             name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -17,10 +17,7 @@ from ...cellspec.cell import CellSpec
 from ..call.masks import Masks, strides_of_reset_value
 from ..call.tensors import strides_of_unweighted
 from ..program.ops import Addressed, Name, Running
-from ..program.recorder import issue, refuse_recording
-
-if TYPE_CHECKING:
-    from ..program.recorder import Recorder
+from ..program.recorder import Recorder, issue, refuse_recording
 
 _DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 

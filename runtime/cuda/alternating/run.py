@@ -6,7 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,15 +14,12 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ...program.ops import Addressed, Name, Running, View
-from ...program.recorder import issue
+from ...program.recorder import Recorder, issue
 from ..driver.streams import current_stream
 from ..launch import CallSizes, Launcher
 from ..memory.kept import Kept
 from ..ops import fields_text
 from .work import Work
-
-if TYPE_CHECKING:
-    from ...program.recorder import Recorder
 
 _works: Kept[Work] = Kept()
 
