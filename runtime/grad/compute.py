@@ -14,7 +14,6 @@ from ..targets.registry import TARGETS
 from .layers.backward import backward_layers
 from .layers.forward import Kept, forward_layers, joined_states
 from .layers.rows import layer_rows
-from .layers.sweep import left_by
 
 
 def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
@@ -61,10 +60,9 @@ def gradients_of(
         backward = StepBackward(stepped, gradients, wanted)
         found = TARGETS[call.target].step_backward(call, tensors, backward)
     else:
-        left = left_by(call, tensors, kept)
         # Inference mode has no versions, by which a failed backward is found out.
         donated = not (retained or any(run[-1].is_inference() for run in kept.runs))
-        found = backward_layers(call, left, gradients, wanted, donated)
+        found = backward_layers(call, tensors, kept, gradients, wanted, donated)
     d_weights = form.gradients(found[first:], needs[first:last], call.parts)
     return [*found[:first], *d_weights, *[None] * call.drawn]
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...call.call import Call
+from ...call.call import Call, Tensors
+from ...call.forms import LayerWeights
 from ...call.tensors import SomeTensors
-from ...targets.layers import packed_weights, states_for
+from ...targets.layers import packed_weights, states_for, weights_for
 from ...targets.registry import TARGETS
-from .forward import stacked
+from .forward import Kept, stacked
 from .joint import (
     joint_ragged,
     joint_states,
@@ -19,27 +20,36 @@ from .joint import (
     split_resets,
 )
 from .rows import layer_rows
-from .sweep import Left, Sweep
+from .sweep import Sweep
 
 
 def backward_layers(
-    call: Call, saved: Left, gradients: SomeTensors, needs: Sequence[bool], donated: bool
+    call: Call,
+    tensors: Tensors,
+    kept: Kept,
+    gradients: SomeTensors,
+    needs: Sequence[bool],
+    donated: bool,
 ) -> list[Tensor | None]:
     """Return the gradient of each of the call's tensors, in their order, with weights by layer.
 
     Those not in `needs` may be None. `gradients` are of the results of the call, or None for zero.
     If `donated`, nobody reads what the kernels saved again: it may be overwritten.
     """
-    target, run, own, wanted = TARGETS[call.target], call, saved, needs
+    if tensors.drawn is not None:
+        kept = kept._replace(masks=tensors.drawn.unbind(0))
+    target, run, own, wanted = TARGETS[call.target], call, tensors, needs
     d_sequences, d_lasts = gradients[: call.sequences], gradients[call.sequences :]
+    weights = weights_for(call, tensors.weights, forward=False)
     if call.both is not None:
         run = call.both
-        own, d_lasts, wanted = _joint(call, saved, d_lasts, needs)
+        own, weights, d_lasts, wanted = _joint(call, tensors, weights, d_lasts, needs)
     elif call.by_head:
-        own = saved._replace(weights=packed_weights(target, saved.weights))
-    firsts = list(states_for(run, saved.kept.runs[-1][0], saved.sizes[1], own.tensors.states))
-    rows = layer_rows(run, saved.sizes, saved.tensors)
-    sweep = Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
+        weights = packed_weights(target, weights)
+    steps, batch = kept.runs[-1][0].shape[:2]
+    firsts = list(states_for(run, kept.runs[-1][0], batch, own.states))
+    rows = layer_rows(run, (steps, batch), tensors)
+    sweep = Sweep(run, own, weights, kept, firsts, d_lasts, wanted, donated, rows)
     if run.at_once and target.at_once and not run.samples and sweep.all_layers(d_sequences[0]):
         d_x = sweep.d_x
     else:
@@ -61,22 +71,24 @@ def backward_layers(
 
 
 def _joint(
-    call: Call, saved: Left, d_lasts: SomeTensors, needs: Sequence[bool]
-) -> tuple[Left, SomeTensors, Sequence[bool]]:
+    call: Call,
+    tensors: Tensors,
+    weights: list[LayerWeights],
+    d_lasts: SomeTensors,
+    needs: Sequence[bool],
+) -> tuple[Tensors, list[LayerWeights], SomeTensors, Sequence[bool]]:
     """Return what the backward reads where both directions of a layer were one call.
 
-    It is what the call of all heads left, the gradients of its last states, and which gradients of
-    its inputs are wanted.
+    It is tensors and weights of the call of all heads, the gradients of its last states, and which
+    gradients of its inputs are wanted.
     """
-    tensors = saved.tensors
+    first, count = len(tensors.before_weights()), len(weights[0].flat())
     with TARGETS[call.target].moves() as moves:
-        states, weights = joint_states(tensors.states, moves), joint_weights(saved.weights, moves)
+        states, weights = joint_states(tensors.states, moves), joint_weights(weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
         ragged = joint_ragged(tensors.ragged, moves)
-    own = saved._replace(tensors=tensors._replace(states=states, ragged=ragged), weights=weights)
-    first, count = saved.others, len(saved.weights[0].flat())
     wanted = list(needs[:first])
     for place in range(first, len(needs), 2 * count):
         two = needs[place : place + count], needs[place + count : place + 2 * count]
         wanted += [one or other for one, other in zip(*two, strict=True)]
-    return own, d_lasts, wanted
+    return tensors._replace(states=states, ragged=ragged), weights, d_lasts, wanted

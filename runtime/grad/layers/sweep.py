@@ -1,10 +1,9 @@
-"""Backward from the last layer of a module to the first, and the tensors that it reads."""
+"""Backward from the last layer of a module to the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,43 +13,19 @@ from ...call.forms import LayerWeights
 from ...call.requests import LayerBackward, LayersCall, LayersRead
 from ...call.tensors import Gradients, Saved, SomeTensors, inputs_at
 from ...program.samples import input_weight_of_samples, of_samples
-from ...targets.layers import lanes_for, weights_for
+from ...targets.layers import lanes_for
 from ...targets.registry import TARGETS
 from .forward import Kept, dropped
 from .rows import LayerRows
 
 
-class Left(NamedTuple):
-    """Tensors that the backward of a call of all layers reads, as the forward left them.
-
-    `tensors` has the inputs, without x where it takes wx and the backward does not read it, and
-    `weights` those of each direction of each layer. `kept` has the mask of each dropout, also where
-    the caller drew it. `sizes` are T and B.
-    """
-
-    tensors: Tensors
-    weights: list[LayerWeights]
-    kept: Kept
-    sizes: tuple[int, int]
-
-    @property
-    def others(self) -> int:
-        """Number of inputs of the call that come before its weights."""
-        return len(self.tensors.before_weights())
-
-
-def left_by(call: Call, tensors: Tensors, kept: Kept) -> Left:
-    """Return what a forward left: the call's tensors, and what it kept."""
-    if tensors.drawn is not None:
-        kept = kept._replace(masks=tensors.drawn.unbind(0))
-    steps, batch = kept.runs[-1][0].shape[:2]
-    weights = weights_for(call, tensors.weights, forward=False)
-    return Left(tensors, weights, kept, (steps, batch))
-
-
 @dataclass(slots=True)
 class Sweep:
     """Backward from the last layer to the first.
+
+    `tensors` are those of the call, without x where it takes wx and the backward does not read it,
+    and `weights` those of each direction of each layer. `kept` is what the forward left, with the
+    mask of each dropout, also where the caller drew it.
 
     `d_weights`, `d_firsts` (of the states before the first step) and `d_resets`
     (of the reset values, if there are any) have those of each direction of each layer computed so
@@ -60,7 +35,9 @@ class Sweep:
     """
 
     call: Call
-    saved: Left
+    tensors: Tensors
+    weights: list[LayerWeights]
+    kept: Kept
     firsts: Sequence[Sequence[Tensor]]
     d_lasts: SomeTensors
     needs: Sequence[bool]
@@ -73,15 +50,20 @@ class Sweep:
     d_unweighted: list[Tensor | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.d_unweighted = [None] * len(self.saved.tensors.unweighted)
+        self.d_unweighted = [None] * len(self.tensors.unweighted)
+
+    @property
+    def others(self) -> int:
+        """Number of inputs of the call that come before its weights."""
+        return len(self.tensors.before_weights())
 
     def all_layers(self, d_y: Tensor | None) -> bool:
         """Run all layers where the target runs them at once; False where it runs each by itself."""
-        call, saved = self.call, self.saved
+        call = self.call
 
         def finish(layer: int, found: Gradients) -> None:
             wanted = not layer and self.needs[0], self.needs[self._first_weight(layer)]
-            own = saved.weights[layer]
+            own = self.weights[layer]
             assert own.W is not None
             below = self._input_of(layer)
             read = self.rows.read(found.d_wx)
@@ -92,8 +74,8 @@ class Sweep:
         def read(layer: int) -> tuple[Saved, SomeTensors]:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
-        reads = LayersRead(saved.tensors.x, d_y, read, saved.kept.masks, self.donated)
-        asked = LayersCall(call, saved.weights, self.firsts)
+        reads = LayersRead(self.tensors.x, d_y, read, self.kept.masks, self.donated)
+        asked = LayersCall(call, self.weights, self.firsts)
         return TARGETS[call.target].backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_sequences: SomeTensors) -> Tensor | None:
@@ -112,7 +94,7 @@ class Sweep:
         d_weights, d_firsts = [], []
         for index, found in enumerate(results, layer * directions):
             d_below, d_W = self._products(index, found, below, d_below)
-            d_weights.append([d_W, *_given(found, self.saved.weights[index])])
+            d_weights.append([d_W, *_given(found, self.weights[index])])
             d_firsts.append(found.d_initial_states)
             self._add_unweighted(index, found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
@@ -122,8 +104,8 @@ class Sweep:
 
     def _add_unweighted(self, index: int, found: Gradients) -> None:
         """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
-        unweighted, count = self.saved.tensors.unweighted, len(self.saved.tensors.unweighted)
-        first, have = self.saved.others - count, self.call.gradients_of_inputs
+        unweighted, count = self.tensors.unweighted, len(self.tensors.unweighted)
+        first, have = self.others - count, self.call.gradients_of_inputs
         for number, given in enumerate(unweighted):
             if self.needs[first + number] and found.d_others is not None:
                 place = sum(have[:number]) - sum(have)
@@ -137,7 +119,7 @@ class Sweep:
 
     def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
         """Return the gradient of the output of the layer below, from that of a layer's input."""
-        masks = self.saved.kept.masks
+        masks = self.kept.masks
         if d_below is None and (layer or self.needs[0]):
             d_below = torch.zeros_like(below)
         if layer and masks and d_below is not None:
@@ -157,7 +139,7 @@ class Sweep:
         self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradient of a layer's input, added to its other direction's, and of W."""
-        W = self.saved.weights[index].W
+        W = self.weights[index].W
         if W is None:
             return d_below, None
         wanted = index >= len(self.call.directions) or self.needs[0]
@@ -169,8 +151,8 @@ class Sweep:
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """Return what the forward of a direction of a layer left, whose input is given."""
-        call, own = self.call, self.saved.weights[index]
-        *sequences, kept = self.saved.kept.runs[index]
+        call, own = self.call, self.weights[index]
+        *sequences, kept = self.kept.runs[index]
         choice = call.directions[index % len(call.directions)].choice
         again = TARGETS[call.target].computes_gates_again(choice.save)
         return Saved(
@@ -183,15 +165,15 @@ class Sweep:
             sequences,
             kept,
             () if call.given else call.zero,
-            masks=call.masks(self.saved.tensors.ragged, self.saved.kept.made, index),
+            masks=call.masks(self.tensors.ragged, self.kept.made, index),
             by_head=call.by_head,
-            unweighted=inputs_at(self.saved.tensors.unweighted, index),
+            unweighted=inputs_at(self.tensors.unweighted, index),
             apart=call.samples > 0,
         )
 
     def d_ragged(self) -> list[Tensor | None]:
         """Return the gradients of what says how rows take steps: of learned reset values alone."""
-        ragged, found = self.saved.tensors.ragged, list[Tensor | None]()
+        ragged, found = self.tensors.ragged, list[Tensor | None]()
         if ragged is None:
             return found
         for number, value in enumerate(ragged.reset_to or ()):
@@ -214,26 +196,25 @@ class Sweep:
 
     def _first_weight(self, index: int) -> int:
         """Return the place of W of a direction of a layer among all inputs."""
-        saved = self.saved
-        return saved.others + index * len(saved.weights[index].flat())
+        return self.others + index * len(self.weights[index].flat())
 
     def _input_of(self, layer: int) -> Tensor:
         """Return what a layer read: x, or the output below it without dropped features.
 
         In x, (T, B, input), there are zeros where a row runs no step.
         """
-        call, saved, directions = self.call, self.saved, len(self.call.directions)
+        call, directions = self.call, len(self.call.directions)
         if not layer:
-            x, ragged, made = saved.tensors.x, saved.tensors.ragged, saved.kept.made
+            x, ragged, made = self.tensors.x, self.tensors.ragged, self.kept.made
             # wx and packed rows stay as they are.
             padded = not call.takes_wx and ragged is not None and ragged.starts is None
             if not padded or ragged is None or ragged.lengths is None or made is None:
                 return x
             return TARGETS[call.target].rows_that_run(x, ragged, made)
-        results = saved.kept.runs[(layer - 1) * directions : layer * directions]
+        results = self.kept.runs[(layer - 1) * directions : layer * directions]
         below = self.rows.joined([result[0] for result in results])
-        if saved.kept.masks:
-            below = dropped(call, below, saved.kept.masks[layer - 1])
+        if self.kept.masks:
+            below = dropped(call, below, self.kept.masks[layer - 1])
         return below
 
 
