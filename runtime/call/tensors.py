@@ -211,3 +211,22 @@ class Stepped(NamedTuple):
     output: Tensor
     last: States
     saved: Tensor | None
+
+    def of_layer(self, layer: int, heads: int) -> LayerResults:
+        """Return the tensors of a layer's results, of so many heads, by its number."""
+        *_, batch, hidden = self.output.shape
+        plane = batch, heads, hidden // heads
+        output = self.output.view(1, *plane) if layer == len(self.last[0]) - 1 else None
+        return LayerResults(output, [last[layer].view(plane) for last in self.last])
+
+
+class LayerResults(NamedTuple):
+    """Tensors without gaps for the results of a layer's only step.
+
+    Attributes:
+        output: (1, B, N, D); None for a new tensor.
+        last: each new state, (B, N, D).
+    """
+
+    output: Tensor | None
+    last: Sequence[Tensor]

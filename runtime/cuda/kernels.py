@@ -13,7 +13,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ..call.facts import facts_of
-from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..call.tensors import Forward, Gradients, LayerResults, Saved, ScanInputs
 from ..program.gemms import called_sums, gates_again, recurrent_sums
 from ..program.multiplier import TORCH, Multiplier
 from ..program.recorder import overwrite, refuse_recording
@@ -47,6 +47,7 @@ def forward(
     donated: bool = False,
     reset_to: Sequence[Tensor] = (),
     run: RunKernels | None = None,
+    to: LayerResults | None = None,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -56,6 +57,7 @@ def forward(
         donated: whether nobody reads wx again: then the saved gates may take its memory.
         reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
+        to: tensors for the results of a single step; None for new ones.
     """
     counts, facts, staged = ready.counts, facts_of(ready.cell), ready.cell.has_stages
     wx, R, b = rows_packed(inputs.wx), packed_or_none(inputs.R), packed_or_none(inputs.b)
@@ -65,7 +67,9 @@ def forward(
     unweighted = _as_copied(ready.cell, inputs.unweighted, (heads, dim))
     stored = stored or (True,) * counts.states
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
-    last = [torch.empty_like(s) for s in initial_states]
+    if to is not None and to.output is not None:
+        states[0] = to.output
+    last = list(to.last) if to else [torch.empty_like(s) for s in initial_states]
     saves_gates = for_backward and ready.plan.save == "gates"
     shape = saved_shape(facts, (steps if saves_gates else 0, batch, heads, dim))
     in_order = wx.transpose(0, 1)

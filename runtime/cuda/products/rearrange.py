@@ -239,7 +239,3 @@ class CudaMoves(Moves):
         to, jobs = in_order(tensor)
         self._jobs += jobs
         return to
-
-    def copy(self, tensor: Tensor, to: Tensor) -> None:
-        """Fill a tensor of at most four axes without gaps with one of its shape."""
-        self._jobs.append(Job(to, tensor[None]))

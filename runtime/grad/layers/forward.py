@@ -12,7 +12,7 @@ from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.masks import MadeMasks
 from ...call.requests import LayersCall
-from ...call.tensors import Forward, ScanInputs, inputs_at
+from ...call.tensors import Forward, LayerResults, ScanInputs, Stepped, inputs_at
 from ...targets.by_torch import Moves
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.registry import TARGETS
@@ -53,8 +53,13 @@ def kept_from(call: Call, flat: Sequence[Any]) -> Kept:
     return Kept(flat[:first], runs, made)
 
 
-def forward_layers(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
-    """Return the results of all layers, and what a backward reads."""
+def forward_layers(
+    call: Call, tensors: Tensors, to: Stepped | None = None
+) -> tuple[list[Tensor], Kept]:
+    """Return the results of all layers, and what a backward reads.
+
+    `to` has tensors for the results of a single step, of a target with `forward_to`.
+    """
     target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
@@ -71,18 +76,24 @@ def forward_layers(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     asked = LayersCall(run, weights, firsts, () if drawn is None else drawn.unbind(0))
     found = target.forward_layers(asked, x) if run.at_once and target.at_once else None
     rows = layer_rows(run, (steps, batch), tensors)
-    results, masks = found or _one_by_one(asked, tensors, made, rows)
+    results, masks = found or _one_by_one(asked, tensors, made, rows, to)
     sequences = joined_states(run, rows, [result.states for result in results])
     kept = Kept(masks, [(*result.states, result.saved) for result in results], made)
     if call.takes_wx:
         return [*sequences, *results[0].last], kept
+    if to is not None:
+        return [*sequences, *to.last], kept
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
         return [*sequences, *[stacked(call, each, moves) for each in lasts]], kept
 
 
 def _one_by_one(
-    asked: LayersCall, tensors: Tensors, made: MadeMasks | None, rows: LayerRows
+    asked: LayersCall,
+    tensors: Tensors,
+    made: MadeMasks | None,
+    rows: LayerRows,
+    to: Stepped | None,
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
     call, x, directions = asked.call, tensors.x, len(asked.call.directions)
@@ -104,21 +115,29 @@ def _one_by_one(
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
                     given = R, b, asked.first[index], R_diag, params, own, inputs
-                    results.append(_forward(layer_call, rows, x, W, given))
+                    own_to = None if to is None else to.of_layer(layer, call.heads)
+                    results.append(_forward(layer_call, rows, (x, W), given, own_to))
     return results, masks
 
 
 def _forward(
-    layer_call: LayerCall, rows: LayerRows, x: Tensor, W: Tensor | None, given: tuple[Any, ...]
+    layer_call: LayerCall,
+    rows: LayerRows,
+    factors: tuple[Tensor, Tensor | None],
+    given: tuple[Any, ...],
+    to: LayerResults | None,
 ) -> Forward:
-    """Run one direction of a layer; `given` is what `ScanInputs` has besides wx."""
-    target = TARGETS[layer_call.target]
+    """Run one direction of a layer; `given` is what `ScanInputs` has besides wx, their product."""
+    target, (x, W) = TARGETS[layer_call.target], factors
     if W is not None and target.takes_features(layer_call, x, W):
         inputs = ScanInputs(rows.project(x, None), *given)
         return target.forward_of_features(layer_call, x, W, inputs)
     wx = rows.project(x, W)
     # A buffer of wx that is made here becomes that of the saved gates.
-    return target.forward(layer_call, ScanInputs(wx, *given), donated=wx is not x)
+    inputs, donated = ScanInputs(wx, *given), wx is not x
+    if to is not None:
+        return target.forward_to(layer_call, inputs, donated, to)
+    return target.forward(layer_call, inputs, donated)
 
 
 def joined_states(run: Call, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:
