@@ -17,15 +17,7 @@ from ..call.facts import facts_of
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import Masks
 from ..call.requests import LayersCall, LayersRead
-from ..call.tensors import (
-    DTYPES,
-    Forward,
-    Gradients,
-    LayerResults,
-    Saved,
-    ScanInputs,
-    SomeTensors,
-)
+from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
 from ..targets.by_torch import ONE_LANE, Lanes, Packing
@@ -143,13 +135,6 @@ class CudaTarget(Target):
         """Choose a plan and run the forward of a call with it."""
         return self._forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored, donated)
 
-    def forward_to(
-        self, layer_call: LayerCall, inputs: ScanInputs, donated: bool, to: LayerResults
-    ) -> Forward:
-        """Run the forward of a single step, which writes its results to given tensors."""
-        asked = layer_call.saves_gates, layer_call.stored, donated, to
-        return self._forward(layer_call, inputs, *asked)
-
     def _forward(
         self,
         layer_call: LayerCall,
@@ -157,7 +142,6 @@ class CudaTarget(Target):
         saves_gates: bool,
         stored: Sequence[bool],
         donated: bool = False,
-        to: LayerResults | None = None,
     ) -> Forward:
         """Run a forward that may save gates for a backward, and stores some states.
 
@@ -172,7 +156,6 @@ class CudaTarget(Target):
             stored=stored,
             donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
-            to=to,
         )
 
     def backward(

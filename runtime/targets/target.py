@@ -15,16 +15,7 @@ from ..call.layer_call import Choice, LayerCall
 from ..call.masks import MadeMasks, masks_by_torch
 from ..call.ragged import Ragged
 from ..call.requests import InputBackward, LayersCall, LayersRead, StepBackward
-from ..call.tensors import (
-    Forward,
-    Gradients,
-    LayerResults,
-    Saved,
-    ScanInputs,
-    SomeTensors,
-    States,
-    Stepped,
-)
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States, Stepped
 from ..program.seen import Replays
 from ..store.tuned import Asked
 from .by_torch import ONE_LANE, TORCH_MOVES, Lanes, Moves, Packing
@@ -112,15 +103,6 @@ class Target(ABC):
 
         If its choice has `reverse`, it runs from the last step to the first, on tensors in order.
         """
-
-    def forward_to(
-        self, layer_call: LayerCall, inputs: ScanInputs, donated: bool, to: LayerResults
-    ) -> Forward:
-        """Run `forward` of a single step, which writes its results to given tensors.
-
-        Only a target that captures steps has it.
-        """
-        raise NotImplementedError(f"{type(self).__name__}.forward_to")
 
     @abstractmethod
     def backward(

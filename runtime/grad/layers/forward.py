@@ -12,7 +12,7 @@ from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.masks import MadeMasks
 from ...call.requests import LayersCall
-from ...call.tensors import Forward, LayerResults, ScanInputs, Stepped, inputs_at
+from ...call.tensors import Forward, ScanInputs, Stepped, inputs_at
 from ...targets.by_torch import Moves
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.registry import TARGETS
@@ -58,7 +58,7 @@ def forward_layers(
 ) -> tuple[list[Tensor], Kept]:
     """Return the results of all layers, and what a backward reads.
 
-    `to` has tensors for the results of a single step, of a target with `forward_to`.
+    `to` has tensors for the results of a single step; see `ScanInputs`.
     """
     target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
@@ -115,29 +115,22 @@ def _one_by_one(
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
                     given = R, b, asked.first[index], R_diag, params, own, inputs
-                    own_to = None if to is None else to.of_layer(layer, call.heads)
-                    results.append(_forward(layer_call, rows, (x, W), given, own_to))
+                    given += (None if to is None else to.of_layer(layer, call.heads),)
+                    results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 
 
 def _forward(
-    layer_call: LayerCall,
-    rows: LayerRows,
-    factors: tuple[Tensor, Tensor | None],
-    given: tuple[Any, ...],
-    to: LayerResults | None,
+    layer_call: LayerCall, rows: LayerRows, x: Tensor, W: Tensor | None, given: tuple[Any, ...]
 ) -> Forward:
-    """Run one direction of a layer; `given` is what `ScanInputs` has besides wx, their product."""
-    target, (x, W) = TARGETS[layer_call.target], factors
+    """Run one direction of a layer; `given` is what `ScanInputs` has besides wx."""
+    target = TARGETS[layer_call.target]
     if W is not None and target.takes_features(layer_call, x, W):
         inputs = ScanInputs(rows.project(x, None), *given)
         return target.forward_of_features(layer_call, x, W, inputs)
     wx = rows.project(x, W)
     # A buffer of wx that is made here becomes that of the saved gates.
-    inputs, donated = ScanInputs(wx, *given), wx is not x
-    if to is not None:
-        return target.forward_to(layer_call, inputs, donated, to)
-    return target.forward(layer_call, inputs, donated)
+    return target.forward(layer_call, ScanInputs(wx, *given), donated=wx is not x)
 
 
 def joined_states(run: Call, rows: LayerRows, states: Sequence[Sequence[Tensor]]) -> list[Tensor]:
