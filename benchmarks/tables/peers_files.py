@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import newest, source
+from rnnc.bench.results import PHASES, median_of
 
 COMMAND = "rnnc bench --peers --device cuda --ahead --limit 220 --json FILE"
 Case = dict[str, Any]
@@ -51,15 +52,14 @@ def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
         for row in content["rows"]:
             own = contender_of(row, *COLUMNS["FlashRNN"])
             if own and own["forward_backward"]:
-                medians = [own[phase]["median"] for phase in ("forward", "forward_backward")]
-                earlier[place_of(row)] = medians
+                earlier[place_of(row)] = [median_of(own, phase) for phase in PHASES[:2]]
                 sources[place_of(row)] = f"1.0.8: {source(content)[:-1]}"
     used = []
     for case in found["cases"]:
         place, own = place_of(case), contender_of(case, *COLUMNS["FlashRNN"])
         if place in earlier and own is None and contender_of(case, *COLUMNS["rnnc"]):
             name, dtype = COLUMNS["FlashRNN"]
-            times = dict(zip(("forward", "forward_backward"), earlier[place], strict=True))
+            times = dict(zip(PHASES, earlier[place], strict=False))
             known = {"name": name, "dtype": dtype, "terms": "wx ready", "note": "", **times}
             case["contenders"].append(known | {"peak_mib": None, "first_call_seconds": None})
             used.append(sources[place])
@@ -79,15 +79,6 @@ def named(case: Case) -> str:
     """The cell and the sizes, and how products of float32 round if there are any."""
     rounding = {"tf32": ", TF32", "ieee": ", exact"}[case["float32"]]
     return f"{case['cell']}, {sizes(case)}{rounding if 'float32' in case['name'] else ''}"
-
-
-def times(contender: Contender | None) -> str:
-    """Milliseconds of a forward, and of a forward with its backward."""
-    if contender is None:
-        return "-"
-    took = [contender[phase] for phase in ("forward", "forward_backward")]
-    shown = " / ".join("failed" if t is None else f"{t:.3g}" for t in took)
-    return shown + (" (one head)" if contender["note"].startswith("one head") else "")
 
 
 def contender_of(case: Case, name: str, dtype: str) -> Contender | None:

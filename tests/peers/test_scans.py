@@ -15,7 +15,7 @@ import pytest
 CHECK = """
 from importlib import import_module
 from rnnc.bench.contenders import scans_over_time
-from rnnc.bench.peers import checks
+from rnnc.bench.suites import checks
 
 scans_over_time.package = lambda module, *_: import_module(module)
 if "{kind}" == "fla":

@@ -33,8 +33,20 @@ def contenders_for(
     dtypes: Sequence[str],
     kinds: Sequence[Kind],
     peer_dtypes: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    resets: float = 0.0,
 ) -> list[Contender]:
     """All contenders of a row; those that compile for a minute run in the first dtype alone.
+
+    Args:
+        row: the cell and the sizes.
+        cell: the cell.
+        device: "cpu" or "cuda".
+        dtypes: of the contenders.
+        kinds: of contenders.
+        peer_dtypes: as `RowCase` has them; so are the next two.
+        variants: kinds of plans of the contenders "scan".
+        resets: the share of all steps at which a row of theirs starts anew.
 
     Example:
         >>> import rnnc
@@ -49,7 +61,7 @@ def contenders_for(
     more = [d for d in peer_dtypes if d not in dtypes]
     for dtype in dtypes:
         if "scan" in kinds:
-            found += scans(dtype, device)
+            found += scans(dtype, device, variants, resets)
         elif "auto" in kinds:
             found.append(next(scans(dtype, device)))
         if "resets" in kinds:
@@ -63,7 +75,9 @@ def contenders_for(
             found += flashrnn.flashrnn_kernels(row, dtype, kinds)
         for kind, make in _OTHERS.items():
             if kind in kinds:
-                found += make(row, dtype)
+                # In its own dtype, where it has kernels for no dtype that was asked for.
+                tried = (list(make(row, each)) for each in (dtype, *more))
+                found += next(filter(None, tried), [])
         if "loop" in kinds or row.steps <= SHORT_STEPS:
             found.append(eager_loop(dtype))
         if "torch-loop" in kinds and dtype == dtypes[0]:

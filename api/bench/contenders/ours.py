@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -16,13 +16,22 @@ from .contender import Contender
 RESETS = 0.01  # of all steps
 
 
-def scans(dtype: str, device: str) -> Iterator[Contender]:
-    """`scan` on the CPU, or with each kind of plan on a GPU."""
+def scans(
+    dtype: str, device: str, wanted: Sequence[str] = (), resets: float = 0.0
+) -> Iterator[Contender]:
+    """`scan` on the CPU, or with each kind of plan on a GPU.
+
+    Args:
+        dtype: of its tensors.
+        device: "cpu" or "cuda".
+        wanted: kinds of plans; () for all.
+        resets: the share of all steps at which a row starts anew.
+    """
     if device == "cpu":
-        yield Contender("rnnc", dtype, True, "wx ready", scan_call("auto", "auto"))
+        yield Contender("rnnc", dtype, True, "wx ready", scan_call("auto", "auto", resets))
         return
-    for variant in variants():
-        run = scan_call("cuda", variant)
+    for variant in wanted or variants():
+        run = scan_call("cuda", variant, resets)
         yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
-from ..rows import BenchError, numbers_named
+from ..cases import among
 
-Named = TypeVar("Named")
 Module = Literal["lstm", "gru", "elman"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 # What is timed: a forward and its backward, a forward without gradients, or one step of either. A
@@ -115,30 +113,6 @@ def ragged_cases(device: str, words: str | None = None) -> tuple[Case, ...]:
         ['LSTM 256, B 64, lengths 20 to 200, float32', 'GRU 64, B 128, T 64, float32, 1 % resets']
     """
     return among(_RAGGED_ON_CPU if device == "cpu" else _RAGGED, words, "GRU")
-
-
-def among(cases: tuple[Named, ...], words: str | None, example: str) -> tuple[Named, ...]:
-    """Those of some cases, each with its name as `str`, that a word of the command line names.
-
-    Args:
-        cases: in the order of their numbers.
-        words: a part of their names, or their numbers as in "1-30,45"; None for all.
-        example: of a part of a name, for the error.
-
-    Raises:
-        BenchError: there is no such case.
-    """
-    if words is None:
-        return cases
-    if set(words) <= set("0123456789,- "):
-        numbers = numbers_named(words, len(cases), "case", "--cases 1-3")
-        return tuple(cases[number - 1] for number in numbers)
-    start_of_a_word = re.compile(rf"(?<!\w){re.escape(words)}", re.IGNORECASE)
-    found = tuple(case for case in cases if start_of_a_word.search(str(case)))
-    if not found:
-        wanted = "a part of a case's name, or numbers"
-        raise BenchError(f"--cases {words!r}", wanted, f"--cases {example}")
-    return found
 
 
 def _in_training(dtype: Dtype, *sizes: tuple[Module, int, int, int]) -> tuple[Case, ...]:

@@ -13,12 +13,12 @@ from ...cellspec.library import load
 from ...runtime.module.rnn import RNN
 from ..inputs import DTYPES
 from .cases import Case
+from .results import OURS, STEPPER
 
 Run = Callable[[], object]
 # Makes what runs, and may fail.
 Make = Callable[[], Run]
 
-OURS, STEPPER = "rnnc", "rnnc, stepper"
 _MODULES = {"lstm": nn.LSTM, "gru": nn.GRU, "elman": nn.RNN}
 _CELLS = {"lstm": nn.LSTMCell, "gru": nn.GRUCell, "elman": nn.RNNCell}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ class Tiling:
         estimate: the cost model's, in milliseconds for all steps.
         took: milliseconds on the GPU; None if it failed.
         failure: why it did.
-        plan: the plan by its fields.
+        plan: the plan by its fields; {} in files of before they were kept.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Tiling:
     estimate: float
     took: float | None
     failure: str
-    plan: dict[str, Any]
+    plan: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import rnnc
 import torch
 from rnnc.bench.contenders import eager_loops, layers
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.peers.text import peers_table
 from rnnc.bench.rows import BenchError, Row
-from rnnc.bench.stages.cases import stage_cases
+from rnnc.bench.suites.cases import stage_cases
+from rnnc.bench.tables import cases_table
 from rnnc.cli.app import app
 from typer.testing import CliRunner
 
@@ -98,11 +98,11 @@ def test_the_table_compares_on_the_same_terms():
         "left_out": {},
         "published": {"by": "TorchRL", "microseconds": [55.2, 122.3], "where": "GB200"},
     }
-    table = peers_table([case])
+    table = cases_table([case])
     assert list(table.columns[-2].cells) == ["", "1.5 / 1.5", "", "30 / 30", "5 / 5"]
     assert list(table.columns[-1].cells) == ["TorchRL 55.2 / 122 (GB200)", "", "", "", ""]
     del case["published"]
-    assert [column.header for column in peers_table([case]).columns][-1] == "rnnc is faster"
+    assert [column.header for column in cases_table([case]).columns][-1] == "rnnc is faster"
 
 
 def test_the_command_writes_its_record(tmp_path):

@@ -21,6 +21,7 @@ from torch.func import functional_call
 from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan.scan import scan
+from ..cases import Float32, float32_products
 from ..contenders.kinds import Kind
 from ..contenders.layers import MODULES, haste_layer, torchrl_run
 from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel
@@ -28,7 +29,6 @@ from ..errors import reason
 from ..inputs import DTYPES
 from ..time_limit import within
 from ..timing import free
-from .cases import Float32, float32_products
 
 # From the input, (T, B, H), to h at all steps, by the parameters' names.
 Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]

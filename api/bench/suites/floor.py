@@ -56,7 +56,7 @@ def floor_of(cell: CellSpec, row: Row, dtype: Dtype, speed: float, device: str) 
     Example:
         >>> import rnnc
         >>> from rnnc.bench.rows import Row
-        >>> from rnnc.bench.scans.floor import floor_of
+        >>> from rnnc.bench.suites.floor import floor_of
         >>> row = Row("hgrn", 4, 128, 16, 16384)
         >>> pair = floor_of(rnnc.cells.hgrn, row, "bfloat16", 4.18e12, "cpu")
         >>> print(f"{pair.forward:.3f} / {pair.forward_backward:.3f}")
