@@ -11,7 +11,7 @@ from .attention import attention
 from .contender import Contender
 from .eager_loops import compiled_loop, compiled_step, graphed_steps, torch_loop
 from .kinds import Kind
-from .ours import eager_loop, module, scan_with_resets, scans
+from .ours import eager_loop, module, scan_with_resets, scans, scans_with_zoneout
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 
 # What each kind has for the sizes and the dtype of a row.
@@ -66,6 +66,8 @@ def contenders_for(
             found.append(next(scans(dtype, device)))
         if "resets" in kinds:
             found.append(scan_with_resets(dtype))
+        if "zoneout" in kinds:
+            found += scans_with_zoneout(dtype)
         if "module" in kinds:
             found.append(module(dtype))
         if "nn" in kinds and row.cell in layers.MODULES:

@@ -22,6 +22,7 @@ Kind = Literal[
     "accelerated-scan",
     "speechbrain",
     "resets",
+    "zoneout",
     "loop",
     "torch-loop",
     "compile",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from ...cellspec.noise.wrappers import zoneout as with_zoneout
 from ...codegen.cuda.kinds import variants
 from ...runtime.module.rnn import RNN
 from ...runtime.scan.scan import scan
@@ -14,6 +15,7 @@ from ..inputs import Call, Inputs
 from .contender import Contender
 
 RESETS = 0.01  # of all steps
+ZONEOUT = 0.1  # the probability that a unit keeps its states
 
 
 def scans(
@@ -41,6 +43,14 @@ def scan_with_resets(dtype: str) -> Contender:
     return Contender(name, dtype, True, "wx ready", scan_call("auto", "auto", RESETS), note=note)
 
 
+def scans_with_zoneout(dtype: str) -> Iterator[Contender]:
+    """`scan` with zoneout of all states, as in training and as in evaluation."""
+    for sample, means in ((True, ""), (False, ", its mean")):
+        make = scan_call("auto", "auto", zoneout=ZONEOUT, sample=sample)
+        name = f"rnnc, {ZONEOUT:.0%} zoneout{means}"
+        yield Contender(name, dtype, True, "wx ready", make, note="states are kept at random")
+
+
 def eager_loop(dtype: str) -> Contender:
     """The reference: a loop of torch operations."""
     return Contender("eager loop", dtype, False, "wx ready", scan_call("reference", "auto"))
@@ -51,22 +61,27 @@ def module(dtype: str) -> Contender:
     return Contender("rnnc.RNN", dtype, True, "with input GEMM", _module)
 
 
-def scan_call(backend: str, variant: str, resets: float = 0.0) -> Callable[[Inputs], Call]:
+def scan_call(
+    backend: str, variant: str, resets: float = 0.0, zoneout: float = 0.0, sample: bool = True
+) -> Callable[[Inputs], Call]:
     """Return what makes a call of `rnnc.scan`.
 
     Args:
         backend: of the call.
         variant: likewise.
         resets: the share of all steps at which a row starts anew.
+        zoneout: the probability with which a unit keeps its states; 0 for the cell as it is.
+        sample: whether the call draws what the cell has a distribution for.
     """
 
     def prepare(inputs: Inputs) -> Call:
+        cell = with_zoneout(inputs.cell, zoneout) if zoneout else inputs.cell
         given = {name: value.transpose(0, 1) for name, value in inputs.given.items()} or None
         reset = torch.rand(inputs.wx.shape[:2], device=inputs.device) < resets if resets else None
 
         def run() -> Tensor:
             over_time, _ = scan(
-                inputs.cell,
+                cell,
                 inputs.wx,
                 inputs.R,
                 inputs.b,
@@ -76,6 +91,7 @@ def scan_call(backend: str, variant: str, resets: float = 0.0) -> Callable[[Inpu
                 reset=reset,
                 backend=backend,
                 variant=variant,
+                sample=sample,
             )
             return over_time[0]
 

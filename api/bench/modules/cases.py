@@ -32,6 +32,7 @@ class Case:
         name: what the case is in practice, where it is one of a kind.
         resets: the share of all steps at which a row starts anew.
         shortest: steps of the shortest row; 0 where all rows are as long as the longest.
+        projected: features of the output of an LSTM; 0 for as many as `hidden`.
 
     Example:
         >>> from rnnc.bench.modules.cases import Case
@@ -54,6 +55,7 @@ class Case:
     name: str = ""
     resets: float = 0.0
     shortest: int = 0
+    projected: int = 0
 
     @property
     def features(self) -> int:
@@ -78,6 +80,7 @@ class Case:
     def __str__(self) -> str:
         shown = {"lstm": "LSTM", "gru": "GRU", "elman": "RNN"}[self.module]
         size = f"{self.layers} x {self.hidden}" if self.layers > 1 else str(self.hidden)
+        size += f" to {self.projected}" if self.projected else ""
         both = "both directions" if self.both else ""
         length = "" if self.stepwise else f"T {self.steps}"
         if self.resets or self.shortest:

@@ -59,7 +59,8 @@ def test_inputs_of_a_cell_are_given_to_each_contender():
     inputs = Inputs(cell, row, "float32", "cpu")
     chosen = contenders_for(row, cell, "cpu", ["float32"], KINDS)
     results = {c.name: c.prepare(inputs).run() for c in chosen if c.ours or c.name == "eager loop"}
-    assert set(results) == {"rnnc", "rnnc, 1% resets", "rnnc.RNN", "eager loop"}
+    zoneout = {c.name for c in chosen if "zoneout" in c.name}
+    assert results.keys() - zoneout == {"rnnc", "rnnc, 1% resets", "rnnc.RNN", "eager loop"}
     assert inputs.given["t"].shape == (7, 3)
     torch.testing.assert_close(results["rnnc"], results["eager loop"])
 
@@ -136,3 +137,17 @@ def test_a_missing_flashrnn_is_left_out():
     result = Result(contender)
     assert bench._prepared(result, [inputs], Settings("cpu")) == []
     assert "pip install flashrnn" in result.absent
+
+
+def test_zoneout_is_of_the_same_weights_and_its_mean_draws_nothing():
+    row, cell = Row("lstm", 2, 3, 2, 40), rnnc.cells.lstm
+    contenders = contenders_for(row, cell, "cpu", ["float32"], ["zoneout"])
+    assert [c.name for c in contenders] == ["rnnc, 10% zoneout", "rnnc, 10% zoneout, its mean"]
+    inputs = Inputs(cell, row, "float32", "cpu")
+    drawn, mean = (contender.prepare(inputs) for contender in contenders)
+    assert not torch.equal(drawn.run(), drawn.run())
+    (wanted, *_), _ = rnnc.scan(
+        rnnc.zoneout(cell, 0.1), inputs.wx, inputs.R, inputs.b, sample=False, backend="reference"
+    )
+    torch.testing.assert_close(mean.run(), wanted)
+    assert [g.shape for g in drawn.step()] == [t.shape for t in inputs.leaves()]

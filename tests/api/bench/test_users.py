@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import rnnc
 import torch
 from rnnc.bench.modules import budget, contenders
 from rnnc.bench.modules import cases as users_cases
@@ -88,6 +89,19 @@ def test_both_sides_train_all_their_weights():
         contenders.torchs(SMALL, "cpu", torch.float32)
     assert ours == 3  # input, recurrent, bias
     assert len(seen) - ours == 4
+
+
+def test_a_converted_module_is_rnnc_s_with_torch_s_weights(monkeypatch):
+    made = []
+    monkeypatch.setattr(contenders, "_run", lambda case, module, *_: made.append(module))
+    contenders.converted(SMALL, "cpu")
+    assert isinstance(made[0], rnnc.nn.GRU)
+    projecting = Case("lstm", 8, 2, 3, projected=2)
+    assert str(projecting).startswith("LSTM 8 to 2, B 2")
+    for make in (contenders.ours, lambda *where: contenders.torchs(*where, torch.float32)):
+        make(projecting, "cpu")
+    x = torch.randn(3, 2, 8)
+    assert [module(x)[0].shape for module in made[1:]] == [(3, 2, 2)] * 2
 
 
 def test_a_bfloat16_case_meets_torch_in_two_dtypes():
