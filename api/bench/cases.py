@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from .contenders.kinds import Kind
+from .contenders.contender import Kind
 from .rows import BenchError, Pair, Row, numbers_named
 
 Named = TypeVar("Named")

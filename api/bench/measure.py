@@ -20,7 +20,7 @@ from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.products.multiplier import rounds
 from .cases import RowCase, float32_products
 from .contenders.choice import contenders_for
-from .contenders.kinds import Kind
+from .contenders.contender import Kind
 from .errors import reason
 from .inputs import DTYPES, Call, Inputs
 from .results import PHASES, Comparison, Phase, Result

@@ -8,7 +8,6 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..codegen.shape import DIRECTIONS
 from .results import PHASES, TERMS, Comparison, called, median_of
 from .suites.checks import Check
 from .table import pair, plain_table
@@ -179,24 +178,15 @@ def checks_table(checks: Sequence[Check]) -> Table:
 
 
 def notes(found: Comparison) -> str:
-    """The notes below the table of a row: anchors, first calls, and how contenders differ."""
-    row, lines = found.case.row, [f"  us per step: {' / '.join(DIRECTIONS)}"]
+    """The notes below the table of a row: anchors, how contenders differ, and new processes."""
+    row, lines = found.case.row, []
     pairs = {"target": row.target, "FlashRNN": row.flashrnn, "cuDNN float16": row.cudnn}
     known = [f"{name} {pair(times, 'g')}" for name, times in pairs.items() if times]
     if known:
         lines.append(f"  anchors: {', '.join(known)}" + (f" ({row.note})" if row.note else ""))
-    for result in found.results:
-        contender = result.contender
+    for contender in (result.contender for result in found.results if result.contender.note):
         name = f"{contender.name}, {contender.dtype}"
-        if contender.note:
-            lines.append(f"  {name}: {contender.note}, so it is not a peer of the row")
-        if result.first_seconds is not None and result.first_seconds > 1:
-            warm_up = result.warm_ups.get("forward_backward")
-            step = warm_up.first if warm_up else 0
-            lines.append(
-                f"  {name}: first result after {result.first_seconds:.1f} s,"
-                f" first training step in {step:.1f} s more"
-            )
+        lines.append(f"  {name}: {contender.note}, so it is not a peer of the row")
     for name, seconds in found.first.items():
         shown = [f"{k.replace('_', ' ')} {_seconds(v)}" for k, v in seconds.items()]
         lines.append(f"  first result of {name}: {', '.join(shown)}")

@@ -8,9 +8,8 @@ from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
 from . import flashrnn, layers
 from .attention import attention
-from .contender import Contender
+from .contender import Contender, Kind
 from .eager_loops import compiled_loop, compiled_step, graphed_steps, torch_loop
-from .kinds import Kind
 from .ours import eager_loop, module, scan_with_resets, scans, scans_with_zoneout
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 

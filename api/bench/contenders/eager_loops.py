@@ -23,11 +23,6 @@ from .loop_steps import STEPS, Gates
 Loop = Callable[..., Tensor]
 
 
-def has_loop(cell: str) -> bool:
-    """Return True if a cell has a plain loop."""
-    return cell in STEPS
-
-
 def plain_loop(
     cell: str,
     wx: Tensor,
@@ -121,7 +116,7 @@ def _loop_over_compiled_step() -> Loop:
 def _contender(name: str, dtype: str, make: Callable[[], Loop], graphed: bool = False) -> Contender:
     def prepare(inputs: Inputs) -> Call:
         wx, R, b, params, cell = inputs.wx, inputs.R, inputs.b, inputs.params, inputs.row.cell
-        if R is None or not has_loop(cell):
+        if R is None or cell not in STEPS:
             wanted = f"one of {', '.join(STEPS)}"
             raise BenchError(f"no plain loop of {cell}", wanted, "another --contenders")
         if graphed and inputs.device != "cuda":

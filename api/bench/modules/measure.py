@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from ..errors import in_a_line
+from ..errors import reason
 from ..time_limit import within
 from ..timing import free, timed, wall, warm_up
 from ..turns import in_turns
@@ -69,7 +69,7 @@ def _started(
                 runs[name] = run, warm_up(run, device, _WARM_UPS).ahead
         except Exception as error:
             # Any error is a line of the table, and the others go on.
-            found.failures[name] = in_a_line(error)
+            found.failures[name] = reason(error)
     return runs
 
 

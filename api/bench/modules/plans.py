@@ -21,7 +21,7 @@ from ...runtime.cuda.products.multiplier import rounds
 from ...runtime.cuda.tune import Clock, TrialCall
 from ...runtime.store.plan_json import packed_plan
 from ...runtime.store.tuned import Asked
-from ..errors import in_a_line
+from ..errors import reason
 from ..inputs import DTYPES
 from ..timing import queued_launches
 from ..turns import in_turns
@@ -167,7 +167,7 @@ def _took(
 
 
 def _tiling(plan: KernelPlan, took: float | Exception, steps: int) -> Tiling:
-    failure = in_a_line(took) if isinstance(took, Exception) else ""
+    failure = reason(took) if isinstance(took, Exception) else ""
     return Tiling(
         plan.kind,
         f"{plan.mapping}; {plan.sizes}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..cases import Published, RowCase, among
-from ..contenders.kinds import Kind
+from ..contenders.contender import Kind
 from ..contenders.ours import RESETS
 from ..rows import Pair, Row
 

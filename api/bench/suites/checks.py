@@ -22,7 +22,7 @@ from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan.scan import scan
 from ..cases import Float32, float32_products
-from ..contenders.kinds import Kind
+from ..contenders.contender import Kind
 from ..contenders.layers import MODULES, haste_layer, torchrl_run
 from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel
 from ..errors import reason

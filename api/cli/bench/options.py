@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...bench.contenders.kinds import DEFAULT_KINDS, KINDS
+from ...bench.contenders.contender import DEFAULT_KINDS, KINDS
 from ..options import cell_words
 
 

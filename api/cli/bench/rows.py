@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ...bench.anchors import Anchors, read_anchors
 from ...bench.cases import RowCase
-from ...bench.contenders.kinds import DEFAULT_KINDS, Kind, kinds_named
+from ...bench.contenders.contender import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
 from ...bench.measure import Settings, measure, short_row
@@ -35,7 +35,10 @@ from .options import BenchOptions
 from .pictures import cases_marks
 from .suites import SUITES, bench_suite
 
-_COLUMNS = ("us per step", "by the model", "MiB", "rnnc is faster", "times the target")
+_COLUMNS = (
+    *("us per step", "by the model", "MiB", "first call, s", "rnnc is faster"),
+    "times the target",
+)
 
 
 def bench(options: BenchOptions, command: str) -> None:

@@ -15,7 +15,7 @@ import torch
 from ...bench.cases import RowCase, float32_products
 from ...bench.compile_pool import CompilePool
 from ...bench.contenders.choice import contenders_for
-from ...bench.contenders.kinds import KINDS, Kind, kinds_named
+from ...bench.contenders.contender import KINDS, Kind, kinds_named
 from ...bench.inputs import DTYPES
 from ...bench.measure import Settings, measure
 from ...bench.report import Record, machine_line

@@ -10,8 +10,8 @@ import rnnc
 import torch
 from rnnc.bench import measure as bench
 from rnnc.bench.contenders.choice import contenders_for
+from rnnc.bench.contenders.contender import KINDS
 from rnnc.bench.contenders.eager_loops import plain_loop
-from rnnc.bench.contenders.kinds import KINDS
 from rnnc.bench.contenders.loop_steps import STEPS
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import Settings

@@ -15,7 +15,7 @@ from rnnc.bench.cases import RowCase, float32_products
 from rnnc.bench.contenders import attention as attention_room
 from rnnc.bench.contenders import eager_loops, flashrnn
 from rnnc.bench.contenders.choice import contenders_for
-from rnnc.bench.contenders.kinds import KINDS
+from rnnc.bench.contenders.contender import KINDS
 from rnnc.bench.contenders.layers import haste_layers
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import Settings, measure

@@ -129,7 +129,7 @@ def test_a_side_that_fails_in_its_run_is_a_line_too(monkeypatch):
 
     monkeypatch.setattr(contenders, "ours", lambda *_: broken)
     found = measured(SMALL)
-    assert found.failure == "out of luck"
+    assert found.failure == "RuntimeError: out of luck"
     assert found.ours is None
     assert found.peer.runs == 3
 
