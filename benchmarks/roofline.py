@@ -32,8 +32,8 @@ from rnnc.bench.report import Record
 from rnnc.bench.rows import rows_named
 from rnnc.bench.table import plain_table
 from rnnc.codegen.shape import DIRECTIONS
+from roofline_kernel import WITHOUT
 from roofline_ncu import NcuError, counters_of
-from roofline_without import WITHOUT
 
 KERNEL = Path(__file__).with_name("roofline_kernel.py")
 KERNELS = "rnnc_(forward|backward)"

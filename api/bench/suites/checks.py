@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -74,26 +74,24 @@ def check_all(
         kinds: of contenders.
         ready: seconds that one may take, compilation included.
     """
-    asked, cuda = Asked(device, sizes, kinds, ready), device == "cuda"
+    asked, cuda = (device, sizes, kinds, ready), device == "cuda"
     for cell in ("lstm", "gru"):
         for dtype in ("float32", "bfloat16", "float16") if cuda else ():
-            yield from _layers(asked, cell, dtype)
-        yield from _layers(asked, cell, "float32", "ieee")
+            yield from _layers(*asked, cell, dtype)
+        yield from _layers(*asked, cell, "float32", "ieee")
     for dtype in ("float32", "bfloat16") if cuda else ("float32",):
-        yield from _linear(asked, dtype)
+        yield from _linear(*asked, dtype)
 
 
-class Asked(NamedTuple):
-    """The arguments of `check_all`."""
-
-    device: str
-    sizes: tuple[int, int, int]
-    kinds: Collection[Kind]
-    ready: float
-
-
-def _layers(asked: Asked, cell: str, dtype: str, float32: Float32 = "tf32") -> Iterator[Check]:
-    device, sizes, kinds, ready = asked
+def _layers(
+    device: str,
+    sizes: tuple[int, int, int],
+    kinds: Collection[Kind],
+    ready: float,
+    cell: str,
+    dtype: str,
+    float32: Float32 = "tf32",
+) -> Iterator[Check]:
     exact_products = float32 == "ieee" or dtype != "float32"
     own: set[Kind] = {"auto", "nn"}
     own |= {"torchrl"} if dtype == "float32" and (device == "cpu" or not exact_products) else set()
@@ -169,9 +167,10 @@ def _haste(cell: str, units: int, device: str, dtype: str) -> Layer:
     return run
 
 
-def _linear(asked: Asked, dtype: str) -> Iterator[Check]:
+def _linear(
+    device: str, sizes: tuple[int, int, int], kinds: Collection[Kind], ready: float, dtype: str
+) -> Iterator[Check]:
     """`h = a h + b`, which HGRN is once its activations are computed."""
-    device, sizes, kinds, ready = asked
     units, batch, steps = sizes
     to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
     c, f = (torch.randn(batch, steps, units, **to) for _ in range(2))

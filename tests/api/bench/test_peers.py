@@ -182,8 +182,7 @@ def haste(cell: str):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_haste_gets_torchs_weights_in_its_order(cell, monkeypatch):
     monkeypatch.setattr(checks, "haste_layer", lambda cell, *_: haste(cell))
-    asked = checks.Asked("cpu", (4, 2, 5), ["haste"], 60)
-    (found,) = checks._layers(asked, cell, "float32", "ieee")
+    (found,) = checks._layers("cpu", (4, 2, 5), ["haste"], 60, cell, "float32", "ieee")
     assert not found.failure
     assert max(found.errors.values()) < 1e-6
 
