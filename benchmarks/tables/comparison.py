@@ -15,27 +15,19 @@ from peers_files import (
     Case,
     Contender,
     contender_of,
-    found_in,
     named,
     sizes,
+    with_flashrnn,
 )
+from rnnc.bench.drawing import source_of
 from rnnc.bench.results import called, median_of
 from rnnc.bench.suites.checks import Check
 from rnnc.bench.table import markdown
 from rnnc.bench.tables import both_times as times
 from rnnc.bench.tables import cases_table, checks_table
 
-Write = Callable[[dict[str, Any]], str]
-
-
-def _of_run(write: Write) -> Callable[[Path], str]:
-    """Give a text the run of all peers; without one, it says which command measures."""
-
-    def read(results: Path) -> str:
-        found = found_in(results)
-        return missing(COMMAND) if found is None else write(found)
-
-    return read
+_FILES = "comparison-*.json"
+_of_run = of_newest(_FILES, COMMAND, add=with_flashrnn)
 
 
 def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
@@ -77,9 +69,7 @@ def _run(found: dict[str, Any]) -> str:
 @_of_run
 def runs(found: dict[str, Any]) -> str:
     """The machine, the date and the commands of the tables, and where FlashRNN's times are from."""
-    machine = found["machine"]
-    where = f"{machine['device']}, torch {machine['torch']}, {found['date']}"
-    lines = [f"`benchmarks/results/{found['path'].name}`: {where}, by", ""]
+    lines = [f"`benchmarks/results/{found['path'].name}`: {source_of(found)}, by", ""]
     lines += [f"- `{command}`" for command in found.get("commands", [found["command"]])]
     if found["flashrnn"]:
         lines += ["", "FlashRNN's times are of earlier runs:", ""]
@@ -137,20 +127,18 @@ loops = _lines(
 linear = _lines(lambda c: c["cell"] == "hgrn")
 
 
-def picture(results: Path) -> str:
+@_of_run
+def picture(found: dict[str, Any]) -> str:
     """The picture of all three."""
-    found = found_in(results)
-    path = found["path"].with_suffix(".png") if found else None
-    if path is None or not path.exists():
+    path = found["path"].with_suffix(".png")
+    if not path.exists():
         return missing(f"{COMMAND}` and `python benchmarks/comparison_plot.py FILE")
     return f"![milliseconds of each](../benchmarks/results/{path.name})"
 
 
-def unmeasured(results: Path) -> str:
+@of_newest(_FILES, COMMAND)
+def unmeasured(found: dict[str, Any]) -> str:
     """Who did not take part, and why."""
-    found = newest(results, "comparison-*.json")
-    if found is None:
-        return missing(COMMAND)
     reasons: dict[tuple[str, str], list[str]] = {}
     for case in found["cases"]:
         for name, why in case["left_out"].items():

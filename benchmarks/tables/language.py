@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, of_newest, source, table
+from figures import of_newest, source, table
 from rnnc.bench.table import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -23,18 +23,15 @@ _COMPARISONS = {
 }
 
 
-def language_model(results: Path) -> str:
+@of_newest(_FILES, "python examples/language_model.py compare", lambda found: bool(found["speed"]))
+def language_model(found: dict[str, Any]) -> str:
     """Perplexities of both comparisons, tokens per second, and the recurrences by themselves."""
-    found = newest(results, _FILES, lambda content: bool(content["speed"]))
-    if found is None:
-        return missing("python examples/language_model.py compare")
-    parts = _comparisons(found)
-    if found["speed"]:
-        parts += ["Tokens per second of training:", markdown(speed_table(found["speed"]["rows"]))]
-        alone = markdown(recurrences_table(found["speed"]["recurrences"]))
-        parts += ["An LSTM layer by itself, forward and backward:", alone]
+    parts, speed = _comparisons(found), found["speed"]
+    parts += ["Tokens per second of training:", markdown(speed_table(speed["rows"]))]
+    alone = markdown(recurrences_table(speed["recurrences"]))
+    parts += ["An LSTM layer by itself, forward and backward:", alone]
     parts += [_pictures(found["path"]), _corpus(found["corpus"]), source(found)]
-    for path in sorted(results.glob(_FILES)):
+    for path in sorted(found["path"].parent.glob(_FILES)):
         other = json.loads(path.read_text("utf-8"))
         if not other["speed"] and other["date"] >= found["date"]:
             parts += [_corpus(other["corpus"]), *_comparisons(other), source(other)]

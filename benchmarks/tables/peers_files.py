@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from figures import newest, source
+from figures import source
 from rnnc.bench.results import PHASES, median_of
 
 COMMAND = "rnnc bench --peers --device cuda --ahead --limit 220 --json FILE"
@@ -26,12 +26,6 @@ COLUMNS = {
     "fla chunk_hgrn *": ("fla chunk_hgrn", "bfloat16"),
     "accelerated-scan *": ("accelerated-scan", "bfloat16"),
 }
-
-
-def found_in(results: Path) -> dict[str, Any] | None:
-    """The newest run of all peers."""
-    found = newest(results, "comparison-*.json")
-    return found and with_flashrnn(found, results)
 
 
 def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from ..rows import SHORT_STEPS, Row
 from . import flashrnn, layers
 from .attention import attention
 from .contender import Contender, Kind
-from .eager_loops import compiled_loop, compiled_step, graphed_steps, torch_loop
+from .eager_loops import loops
 from .ours import eager_loop, module, scan_with_resets, scans, scans_with_zoneout
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 
@@ -81,12 +81,6 @@ def contenders_for(
                 found += next(filter(None, tried), [])
         if "loop" in kinds or row.steps <= SHORT_STEPS:
             found.append(eager_loop(dtype))
-        if "torch-loop" in kinds and dtype == dtypes[0]:
-            found.append(torch_loop(dtype))
-        if "compile" in kinds and row.steps <= SHORT_STEPS and dtype == dtypes[0]:
-            found.append(compiled_loop(dtype))
-        if "compile-step" in kinds and dtype == dtypes[0]:
-            found.append(compiled_step(dtype))
-        if "compile-graph" in kinds and dtype == dtypes[0]:
-            found.append(graphed_steps(dtype))
+        if dtype == dtypes[0]:
+            found += loops(row, dtype, kinds)
     return found

@@ -30,9 +30,7 @@ from ..inputs import DTYPES
 from ..time_limit import within
 from ..timing import free
 
-# From the input, (T, B, H), to h at all steps, by the parameters' names.
-Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]
-# From all that is given, by name, to h at all steps.
+# From all that is given, by name, to h at all steps; of a layer from "x", (T, B, H), then weights.
 Scan = Callable[[dict[str, Tensor]], Tensor]
 _OURS = {"lstm": LSTM, "gru": GRU}
 _SPANS = 8
@@ -107,8 +105,8 @@ def _layers(
 
     torchs = _of_module(module)
     truth = _of_module(MODULES[cell][1](units, units).to(device, torch.float64))
-    wanted = _results(_on_leaves(truth), _doubles({"x": x, **given}), seed.double())
-    contenders: dict[Kind, tuple[str, Callable[[], Layer]]] = {
+    wanted = _results(truth, _doubles({"x": x, **given}), seed.double())
+    contenders: dict[Kind, tuple[str, Callable[[], Scan]]] = {
         "auto": ("rnnc", lambda: _ours(cell, units, to)),
         "nn": (MODULES[cell][0], lambda: torchs),
         "torchrl": ("TorchRL", lambda: _torchrl(cell, seed)),
@@ -119,50 +117,48 @@ def _layers(
         for kind, (name, make) in contenders.items():
             if kind in own and kind in kinds:
 
-                def results(make: Callable[[], Layer] = make) -> dict[str, Tensor]:
-                    return _results(_on_leaves(make()), {"x": x, **given}, seed)
+                def results(make: Callable[[], Scan] = make) -> dict[str, Tensor]:
+                    return _results(make(), {"x": x, **given}, seed)
 
                 yield _compared(Check(cell, name, shown, sizes), results, wanted, ready)
     free(device)
 
 
-def _of_module(module: nn.Module) -> Layer:
-    return lambda x, weights: functional_call(module, weights, (x,))[0]
+def _of_module(module: nn.Module) -> Scan:
+    return lambda given: functional_call(module, _weights(given), (given["x"],))[0]
 
 
-def _on_leaves(layer: Layer) -> Scan:
-    def run(leaves: dict[str, Tensor]) -> Tensor:
-        return layer(leaves["x"], {name: t for name, t in leaves.items() if name != "x"})
-
-    return run
+def _weights(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in given.items() if name != "x"}
 
 
-def _ours(cell: str, units: int, to: dict[str, Any]) -> Layer:
+def _ours(cell: str, units: int, to: dict[str, Any]) -> Scan:
     return _of_module(_OURS[cell](units, units, **to))
 
 
-def _torchrl(cell: str, like: Tensor) -> Layer:
+def _torchrl(cell: str, like: Tensor) -> Scan:
     rows = like.transpose(0, 1).contiguous()
     torchrl_run(cell, [], rows)  # whether it can be imported
 
-    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        call = torchrl_run(cell, list(weights.values()), rows)
-        return call(x.transpose(0, 1).contiguous()).transpose(0, 1)
+    def run(given: dict[str, Tensor]) -> Tensor:
+        call = torchrl_run(cell, list(_weights(given).values()), rows)
+        return call(given["x"].transpose(0, 1).contiguous()).transpose(0, 1)
 
     return run
 
 
-def _haste(cell: str, units: int, device: str, dtype: str) -> Layer:
+def _haste(cell: str, units: int, device: str, dtype: str) -> Scan:
     layer, order = haste_layer(cell, units, device, dtype), _HASTE_ORDER[cell]
 
-    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+    def run(given: dict[str, Tensor]) -> Tensor:
         """Its weights are functions of torch's, so that gradients have torch's names."""
         w_ih, w_hh, b_ih, b_hh = (
-            torch.cat([w.chunk(len(order))[gate] for gate in order]) for w in weights.values()
+            torch.cat([w.chunk(len(order))[gate] for gate in order])
+            for w in _weights(given).values()
         )
         own = {"kernel": w_ih.t(), "recurrent_kernel": w_hh.t()}
         own |= {"bias": b_ih + b_hh} if cell == "lstm" else {"bias": b_ih, "recurrent_bias": b_hh}
-        return functional_call(layer.train(), own, (x,))[0]  # type: ignore[no-any-return]
+        return functional_call(layer.train(), own, (given["x"],))[0]  # type: ignore[no-any-return]
 
     return run
 

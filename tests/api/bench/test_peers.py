@@ -76,14 +76,15 @@ def test_attention_is_torchs_over_the_same_units(monkeypatch):
     assert [g.shape for g in call.step()] == [(3, 2, 5, 3)] * 3
 
 
-@pytest.mark.parametrize("contender", [eager_loops.compiled_step, eager_loops.compiled_loop])
-def test_compiled_loops_are_the_cell(contender, monkeypatch):
+@pytest.mark.parametrize("kind", ["compile-step", "compile"])
+def test_compiled_loops_are_the_cell(kind, monkeypatch):
     """Traced as a whole, without a code generator: that compiles for a minute."""
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **more: compiled(f, backend="eager", **more))
     row = Row("lstm", 2, 3, 2, 4)
     inputs = Inputs(rnnc.cells.lstm, row, "float32", "cpu")
-    call = contender("float32").prepare(inputs)
+    (contender,) = eager_loops.loops(row, "float32", [kind])
+    call = contender.prepare(inputs)
     wanted = eager_loops.plain_loop("lstm", inputs.wx, inputs.R, inputs.b)
     torch.testing.assert_close(call.run(), wanted)
     exact = torch.autograd.grad(wanted, call.inputs, call.seed)
@@ -133,10 +134,10 @@ def test_checks_see_a_wrong_gradient(monkeypatch):
     def ours(cell, units, to):
         right = original(cell, units, to)
 
-        def wrong(x, weights):
-            shifted = weights["weight_hh_l0"] * 1.01
-            fixed = weights["weight_hh_l0"].detach() * 0.01
-            return right(x, weights | {"weight_hh_l0": shifted - fixed})
+        def wrong(given):
+            shifted = given["weight_hh_l0"] * 1.01
+            fixed = given["weight_hh_l0"].detach() * 0.01
+            return right(given | {"weight_hh_l0": shifted - fixed})
 
         return wrong
 

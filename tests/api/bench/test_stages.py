@@ -42,7 +42,7 @@ def test_all_steps_in_a_graph_are_the_loop(monkeypatch):
     )
     cell, row = rnnc.cells.block_gru, Row("block_gru", 2, 3, 2, 4)
     inputs = Inputs(cell, row, "float32", "cpu")
-    contender = eager_loops.graphed_steps("float32")
+    (contender,) = eager_loops.loops(row, "float32", ["compile-graph"])
     with pytest.raises(BenchError, match="a GPU, which has CUDA graphs"):
         contender.prepare(inputs)
     object.__setattr__(inputs, "device", "cuda")

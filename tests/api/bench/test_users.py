@@ -178,12 +178,12 @@ def test_time_is_divided_and_what_is_left_goes_to_the_others(monkeypatch):
     compiled = Case("gru", 4, 2, 3, mode="compiled")
     cases = in_order([compiled, SMALL, SMALL, compiled])
     assert cases == [SMALL, SMALL, compiled, compiled]
-    found = Budget(cases, 300.0)  # 50 of 200 seconds are for the compiled cases
-    assert found.until(SMALL) == 175.0
-    now[0] = 130.0
-    assert found.until(SMALL) == 250.0, "what the first has left"
-    now[0] = 200.0
-    assert found.until(compiled) == 250.0
+    found = Budget(cases, 280.0)  # 160 of 180 seconds are for the compiled cases
+    assert found.until(SMALL) == pytest.approx(110.0)
+    now[0] = 110.0
+    assert found.until(SMALL) == pytest.approx(120.0)
+    now[0] = 114.0
+    assert found.until(compiled) == pytest.approx(197.0), "with what the second has left"
     found.took(compiled, 60.0)
     now[0] = 250.0
     assert found.until(compiled) is None, "it may take as long as the first"
