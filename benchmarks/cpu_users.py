@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +26,10 @@ from typing import Annotated
 import torch
 import typer
 from rnnc.bench.modules.cases import Case, Mode, Module
-from rnnc.bench.modules.contenders import converted, ours, torchs
+from rnnc.bench.modules.contenders import Run, converted, ours, torchs
 from rnnc.bench.report import Record
-from rnnc.bench.smallest import smallest
+from rnnc.bench.timing import own_time
+from rnnc.bench.turns import in_turns
 
 HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
@@ -35,9 +37,9 @@ MODES: tuple[Mode, ...] = ("training", "inference")
 STEP_MODES: tuple[Mode, ...] = ("step", "step training")
 INFERENCE_HIDDEN, INFERENCE_STEPS = (32, 64, 128, 256, 512, 1024), (16, 64, 512)
 NN_HIDDEN, NN_BATCH, NN_STEPS = (16, 64, 128, 256, 512, 1024), (1, 16), 50
-# A measurement repeats short calls for as long as this. It is short, so that on a shared machine
-# many of them run undisturbed.
-WINDOW = 0.0003
+# Milliseconds for which a measurement repeats short calls: few, so that on a shared machine many
+# measurements run undisturbed.
+WINDOW = 0.3
 
 
 def cases() -> Iterator[Case]:
@@ -57,21 +59,26 @@ def inference_cases() -> Iterator[Case]:
 
 def nn_cases() -> Iterator[Case]:
     """Yield what `rnnc.convert` takes, and LSTMs with a projection."""
-    kinds: tuple[tuple[Module, bool], ...] = (*((m, False) for m in MODULES), ("elman", False))
-    for (module, projects), hidden, batch, mode in product(
-        (*kinds, ("lstm", True)), NN_HIDDEN, NN_BATCH, MODES
-    ):
-        projected = hidden // 4 if projects else 0
+    kinds: tuple[tuple[Module, int], ...] = (("lstm", 0), ("gru", 0), ("elman", 0), ("lstm", 4))
+    for (module, part), hidden, batch, mode in product(kinds, NN_HIDDEN, NN_BATCH, MODES):
+        projected = hidden // part if part else 0
         yield Case(module, hidden, batch, NN_STEPS, mode=mode, projected=projected)
 
 
 def compare(case: Case, budget: float, nn: bool) -> tuple[float, float]:
-    """Milliseconds of rnnc and of torch, for which both together have some seconds."""
+    """The smallest milliseconds of rnnc and of torch, for which both together have some seconds."""
     # `rnnc.nn` runs torch's own forward of an LSTM with a projection where that is faster.
     make = converted if nn and not case.projected else ours
-    runs = {"ours": make(case, "cpu"), "torch": torchs(case, "cpu", torch.float32)}
-    found = smallest(runs, budget, WINDOW)
-    return found["ours"], found["torch"]
+    clocks = {"ours": clock(make(case, "cpu")), "torch": clock(torchs(case, "cpu", torch.float32))}
+    found = in_turns(clocks, 1_000_000, time.monotonic() + budget)
+    return min(found["ours"]), min(found["torch"])
+
+
+def clock(run: Run) -> Callable[[], float]:
+    """Warm up, and return what times calls, behind one that fills the processor's caches."""
+    run()
+    count = max(1, int(WINDOW / max(own_time(run), 1e-3)))
+    return lambda: (run(), own_time(run, count))[1]
 
 
 def main(

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import comparison
 from figures import of_newest, source, table
 from language import language_model, several_gpus
 from modules import plans, ragged, users
-from rnnc.bench.table import markdown
+from rnnc.bench.table import markdown, pair
 from rnnc.bench.tables import best_of_ours, both_times, cudnn_of, rows_table
 from tracking import state_tracking
 
@@ -30,14 +30,8 @@ from roofline import shares_table
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text("utf-8"))["measured_on"]
-_DOCS = (
-    "performance.md",
-    "language_model.md",
-    "comparison.md",
-    "distributed.md",
-    "state_tracking.md",
-)
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in _DOCS))
+_DOCS = ("performance", "language_model", "comparison", "distributed", "state_tracking")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _DOCS))
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BENCH = (
     "rnnc bench --rows all --anchors benchmarks/anchors.json --dtype bfloat16 --queued --ahead"
@@ -80,7 +74,7 @@ def landing(found: dict[str, Any]) -> str:
         ours = number in rows and best_of_ours(rows[number])
         if ours:
             row = rows[number]
-            times = both_times(ours), cudnn_of(row), _numbers(row["flashrnn"] or ())
+            times = both_times(ours), cudnn_of(row), pair(row["flashrnn"] or (), "g") or "-"
             sizes = f"{row['cell']}, {row['heads']} x {row['head_dim']}"
             lines.append("|".join([sizes, *map(_both, times)]))
     note = "cuDNN's times include the product of the input with its weights."
@@ -149,10 +143,6 @@ def _sizes(row: dict[str, Any]) -> str:
 def _both(phases: str) -> str:
     """The second of two phases, forward + backward, with its note."""
     return phases.rpartition(" / ")[2]
-
-
-def _numbers(values: Iterable[Any]) -> str:
-    return " / ".join(f"{v:g}" if isinstance(v, int | float) else v for v in values) or "-"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
@@ -15,9 +16,9 @@ from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 
 # What each kind has for the sizes and the dtype of a row.
 _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
-    "torchrl": layers.torchrl_kernels,
-    "haste": layers.haste_layers,
-    "speechbrain": layers.speechbrain_layers,
+    "torchrl": partial(layers.other_layers, "torchrl"),
+    "haste": partial(layers.other_layers, "haste"),
+    "speechbrain": partial(layers.other_layers, "speechbrain"),
     "attention": attention,
     "fla": fla_hgrn,
     "fla-gla": fla_gla,

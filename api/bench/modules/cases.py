@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, cast
 
 from ..cases import among
 
@@ -118,8 +118,10 @@ def ragged_cases(device: str, words: str | None = None) -> tuple[Case, ...]:
     return among(_RAGGED_ON_CPU if device == "cpu" else _RAGGED, words, "GRU")
 
 
-def _in_training(dtype: Dtype, *sizes: tuple[Module, int, int, int]) -> tuple[Case, ...]:
-    return tuple(Case(*each, dtype=dtype) for each in sizes)
+def _sized(sizes: str, **more: Any) -> tuple[Case, ...]:
+    """Cases from words such as "lstm 512 64 256": the cell, units, batch rows and steps of each."""
+    each = (words.split() for words in sizes.split(","))
+    return tuple(Case(cast(Module, cell), *map(int, rest), **more) for cell, *rest in each)
 
 
 _BOTH = Case("lstm", 128, 32, 512, "bfloat16", layers=2, both=True)
@@ -127,49 +129,25 @@ _RECOGNISER = Case("lstm", 256, 64, 80, layers=2, both=True, name="recogniser of
 _BASECALLER = Case("lstm", 384, 64, 1600, "float16", layers=5, name="basecaller")
 
 _CUDA: tuple[Case, ...] = (
-    *_in_training(
-        "float32",
-        ("lstm", 512, 64, 256),
-        ("lstm", 1024, 32, 512),
-        ("lstm", 128, 64, 128),
-        ("lstm", 128, 256, 16),
-        ("lstm", 64, 512, 16),
-        ("lstm", 512, 1, 64),
-        ("lstm", 32, 16, 64),
-        ("lstm", 256, 64, 1024),
-        ("lstm", 128, 16, 8192),
-        ("gru", 512, 64, 256),
-        ("gru", 256, 32, 256),
-        ("gru", 1024, 16, 64),
-        ("gru", 128, 256, 16),
-        ("gru", 32, 1, 64),
-        ("elman", 256, 32, 256),
-        ("elman", 128, 256, 16),
-        ("elman", 1024, 64, 64),
+    *_sized(
+        "lstm 512 64 256, lstm 1024 32 512, lstm 128 64 128, lstm 128 256 16, lstm 64 512 16, "
+        "lstm 512 1 64, lstm 32 16 64, lstm 256 64 1024, lstm 128 16 8192, gru 512 64 256, "
+        "gru 256 32 256, gru 1024 16 64, gru 128 256 16, gru 32 1 64, elman 256 32 256, "
+        "elman 128 256 16, elman 1024 64 64",
+        dtype="float32",
     ),
     Case("lstm", 256, 128, 100, layers=2, batch_first=True),
     Case("gru", 64, 128, 16, name="PPO"),
     Case("gru", 64, 128, 64, name="PPO"),
-    *_in_training(
-        "bfloat16",
-        ("lstm", 128, 256, 16),
-        ("lstm", 512, 512, 64),
-        ("lstm", 1024, 64, 256),
-        ("lstm", 256, 32, 1024),
-        ("lstm", 64, 512, 64),
-        ("lstm", 128, 1, 8192),
-        ("gru", 512, 64, 256),
-        ("gru", 128, 256, 16),
-        ("gru", 1024, 16, 1024),
-        ("elman", 512, 64, 256),
+    *_sized(
+        "lstm 128 256 16, lstm 512 512 64, lstm 1024 64 256, lstm 256 32 1024, lstm 64 512 64, "
+        "lstm 128 1 8192, gru 512 64 256, gru 128 256 16, gru 1024 16 1024, elman 512 64 256",
+        dtype="bfloat16",
     ),
     Case("lstm", 512, 16, 1024, "bfloat16", layers=4),
-    *_in_training(
-        "float16",
-        ("lstm", 512, 64, 256),
-        ("lstm", 128, 256, 16),
-        ("lstm", 1024, 32, 512),
-        ("gru", 256, 64, 256),
+    *_sized(
+        "lstm 512 64 256, lstm 128 256 16, lstm 1024 32 512, gru 256 64 256",
+        dtype="float16",
     ),
     Case("lstm", 256, 128, 64, "float16", layers=2, batch_first=True),
     _BOTH,
@@ -198,28 +176,18 @@ _CUDA: tuple[Case, ...] = (
     Case("gru", 256, 32, 64, mode="compiled inference"),
 )
 
-_SEQUENCES_ON_CPU = (
-    Case("lstm", 64, 1, 64),
-    Case("lstm", 128, 16, 16),
-    Case("lstm", 256, 128, 16),
-    Case("lstm", 512, 1, 1),
-    Case("lstm", 512, 16, 64),
-    Case("gru", 64, 128, 64),
-    Case("gru", 128, 1, 16),
-    Case("gru", 256, 16, 64),
-    Case("gru", 512, 128, 1),
+_SEQUENCES_ON_CPU = _sized(
+    "lstm 64 1 64, lstm 128 16 16, lstm 256 128 16, lstm 512 1 1, lstm 512 16 64, gru 64 128 64, "
+    "gru 128 1 16, gru 256 16 64, gru 512 128 1"
 )
 _CPU: tuple[Case, ...] = (
     *_SEQUENCES_ON_CPU,
     *(replace(case, mode="inference") for case in _SEQUENCES_ON_CPU),
-    Case("lstm", 32, 128, 512, mode="inference"),
-    Case("lstm", 64, 32, 512, mode="inference"),
-    Case("lstm", 128, 128, 64, mode="inference"),
-    Case("lstm", 256, 32, 64, mode="inference"),
-    Case("lstm", 512, 8, 64, mode="inference"),
-    Case("lstm", 512, 128, 16, mode="inference"),
-    Case("lstm", 1024, 1, 64, mode="inference"),
-    Case("lstm", 1024, 32, 16, mode="inference"),
+    *_sized(
+        "lstm 32 128 512, lstm 64 32 512, lstm 128 128 64, lstm 256 32 64, lstm 512 8 64, "
+        "lstm 512 128 16, lstm 1024 1 64, lstm 1024 32 16",
+        mode="inference",
+    ),
     Case("lstm", 512, 1, mode="step"),
     Case("lstm", 512, 128, mode="step"),
     Case("gru", 256, 16, mode="step"),

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
@@ -17,13 +17,14 @@ from ...bench.contenders.contender import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
 from ...bench.measure import Settings, measure, short_row
-from ...bench.precompile import compile_ahead
+from ...bench.precompile import compile_shapes
 from ...bench.report import Record, machine_line
 from ...bench.results import Comparison
 from ...bench.rows import BenchError, Row, rows_named
 from ...bench.tables import cases_table, notes, rows_table
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import counted
+from ...codegen.cuda.kinds import variants
+from ...codegen.shape import Dtype, Shape, counted
 from ...errors import RnncError
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
@@ -111,7 +112,12 @@ def _compile_all(
     if device != "cuda":
         return None
     with stage(f"compiling the kernels of {counted(len(rows), 'row')}"):
-        seconds = compile_ahead(rows, dtypes, device_limits(torch.cuda.current_device()))
+        shapes = [
+            (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)), False)
+            for row, cell in rows
+            for name in dtypes
+        ]
+        seconds = compile_shapes(shapes, device_limits(torch.cuda.current_device()), variants())
     print_lines(f"compiled in {seconds:.1f} s")
     return seconds
 

@@ -16,7 +16,7 @@ from rnnc.bench.contenders import attention as attention_room
 from rnnc.bench.contenders import eager_loops, flashrnn
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.contenders.contender import KINDS
-from rnnc.bench.contenders.layers import haste_layers
+from rnnc.bench.contenders.layers import other_layers
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import Settings, measure
 from rnnc.bench.rows import BenchError, Row
@@ -48,7 +48,7 @@ def test_each_takes_part_where_it_has_kernels():
     assert {c.note for c in (single["TorchRL"], single["Haste"])} == {""}
     assert "Haste" in chosen(Row("gru", 1, 64), "float16")
     assert not {"Haste", "TorchRL"} & chosen(Row("lstm", 1, 64), "float16").keys()
-    assert not list(haste_layers(Row("slstm", 1, 64), "float32"))
+    assert not list(other_layers("haste", Row("slstm", 1, 64), "float32"))
 
 
 def test_another_function_is_never_the_best_peer():

@@ -72,12 +72,12 @@ def test_speechbrain_gets_rows_first(monkeypatch):
     monkeypatch.setitem(sys.modules, "speechbrain.nnet", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "speechbrain.nnet.RNN", room)
     row = Row("sligru", 1, 4, 2, 5)
-    (contender,) = layers.speechbrain_layers(row, "float32")
+    (contender,) = layers.other_layers("speechbrain", row, "float32")
     call = contender.prepare(Inputs(rnnc.cells.sligru, row, "float32", "cpu"))
     assert call.run().shape == call.seed.shape == (2, 5, 4)
     assert [g.shape for g in call.step()] == [t.shape for t in call.inputs]
     assert contender.note
-    assert not [*layers.speechbrain_layers(Row("gru", 1, 4), "float32")]
+    assert not [*layers.other_layers("speechbrain", Row("gru", 1, 4), "float32")]
 
 
 def test_the_table_compares_on_the_same_terms():
