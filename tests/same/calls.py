@@ -235,6 +235,7 @@ def _steps(made: Made) -> list[Call]:
     given = {"inputs": share} if share else {}
 
     def step() -> dict[str, Tensor]:
+        torch.manual_seed(0)  # of dropout, which draws the same in both trees
         states, found = None, {}
         train = case["route"] == "step training"
         leaves = [each.detach().requires_grad_(train) for each in xs]
