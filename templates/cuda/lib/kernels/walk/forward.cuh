@@ -84,7 +84,7 @@ struct Walk {
     steps.begin(a, channel);
     stride = channel.time.stride(a.batch * channel.plane);
     const int64 offset = channel.time.at(0) * a.batch * channel.plane + channel.offset();
-    saves = Cell::kSaved && a.saved;
+    saves = Plan::kSaves && Cell::kSaved && a.saved;
     saved = a.saved + offset * Cell::kSaved;
     const bool restarts = walk::restarts_first(a, channel);
     repeat<Cell::kStates>([&](int s) {
@@ -108,6 +108,12 @@ struct Walk {
     Gates given[n][kUnits];
     States reset[n][kUnits];
     repeat<n>([&](int j) { read(slots + j * kSlotBytes, given[j], reset[j]); });
+    walk::with_restarts<Plan::kWholeWarps>(
+        restarts, [&](u32 bits) { compute(given, reset, bits); });
+  }
+  template <int n>
+  RNNC_MEMBER void compute(const Gates (&given)[n][kUnits], const States (&reset)[n][kUnits],
+                           u32 restarts) {
     States now[kUnits], results[n][kUnits];
     Saved kept[n][kUnits];
     with_sigmoid<false>([&](auto& sigmoid) {
