@@ -79,11 +79,12 @@ struct Chunk {
   Vec<Element, 1> gradient[kInRegisters ? kSteps : 1][Cell::kStates];
   Vec<Element, 1> state[kInRegisters ? kSteps + 1 : 1][Cell::kStates];
   Early early[kSteps];
-  u32 restarts;  // a bit per step
+  Restarts restarts;
+  u32 zero;
   Resets resets;
   States late[kSteps];
+  Carried after_restarts;  // what the steps leave if the row restarts before one of them
 
-  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   // What is the same for all steps of the channel.
   RNNC_MEMBER void begin(const BackwardArguments& a, const Channel& channel) {
     resets.begin(a, channel, is_read);
@@ -127,17 +128,17 @@ struct Chunk {
   }
   // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
   RNNC_MEMBER void load_restarts(const BackwardArguments& a, const Tile& tile) {
-    restarts = 0;
+    zero = tile.zero;
     if (!kMasked) return;
     const Channel& channel = tile.channel;
     const int last = tile.count - 1 - tile.first;
-    restarts = Restarts::read(area(tile) + kRestartsAt, a, tile,
-                              static_cast<int>(channel.time.at(last)), true, last);
+    restarts.read(area(tile) + kRestartsAt, a, tile, static_cast<int>(channel.time.at(last)), true,
+                  last);
     if (!kResetsLate) return;
     repeat<kSteps>([&](int j) {
       const int t = tile.count - 1 - tile.first - j;
       repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_read);
+      if (restarts.bits >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_read);
     });
   }
   // NOTE: what lies before the first step in memory is not read, unless it is the step after it.
@@ -218,7 +219,7 @@ struct Chunk {
     StateRows::read(found, rows + states_at(s), j, lane);
     return found;
   }
-  RNNC_MEMBER void states_of(int j, States& before, States& after) const {
+  RNNC_MEMBER void states_of(u32 bits, int j, States& before, States& after) const {
     repeat<Cell::kStates>([&](int s) {
       before[s] = after[s] = 0;
       if (!kReads[s]) return;
@@ -226,7 +227,7 @@ struct Chunk {
       before[s] = state_of(j + 1, s)[0];
       if (!kMasked) return;
       const real to = kResetsLate ? late[j][s] : resets.constant[s];
-      before[s] = restarts_before(j) ? to : before[s];
+      before[s] = bits >> j & 1 ? to : before[s];
     });
   }
   RNNC_MEMBER void values_of(int j, const States& before, ReadValues& values) const {
@@ -243,19 +244,26 @@ struct Chunk {
   }
   RNNC_MEMBER void prepare() {
     wait_for_loads();
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
       ReadValues values;
       States before, after;
-      states_of(j, before, after);
+      states_of(bits, j, before, after);
       values_of(j, before, values);
       apply_early(values, before, after, param, early[j]);
     });
   }
+  RNNC_MEMBER void follow_restarts(const States& d_last) {
+    if (!kMasked) return;
+    repeat<kCarried>([&](int i) { after_restarts[i] = 0; });
+    if (restarts.in_warp) follow_steps(after_restarts, d_last, restarts.of_pass(zero));
+  }
   // The adjoint of a step, without the gradients of its own results.
-  RNNC_MEMBER void step(int j, States& d_state, Gates& d_gate, Params& d_param) const {
+  RNNC_MEMBER void step(u32 bits, int j, States& d_state, Gates& d_gate,
+                        Params& d_param) const {
     ReadValues values;
     States before, after;
-    states_of(j, before, after);
+    states_of(bits, j, before, after);
     values_of(j, before, values);
     apply_late(values, before, after, param, early[j], d_state, d_gate, d_param);
     add_diagonal_gradient(d_state, diagonal, d_gate);
@@ -271,9 +279,17 @@ struct Chunk {
       }
     });
   }
-  RNNC_MEMBER u32 ready() const { return bits_of_steps<kEarly>(early); }
-  // Replaces what is carried into the steps by what they leave.
+  RNNC_MEMBER u32 ready() const {
+    return bits_of_steps<kEarly>(early) | (kMasked ? bits_of(after_restarts) : 0);
+  }
+  // Replaces what is carried into the steps by what they leave. NOTE: other warps wait for it, so no
+  // step looks for a restart.
   RNNC_MEMBER void follow(Carried& carried, const States& d_last) const {
+    follow_steps(carried, d_last, 0);
+    if (!kMasked) return;
+    repeat<kCarried>([&](int i) { carried[i] = restarts.bits ? after_restarts[i] : carried[i]; });
+  }
+  RNNC_MEMBER void follow_steps(Carried& carried, const States& d_last, u32 bits) const {
     States d_state;
     assign(d_state, d_last);
     repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
@@ -281,17 +297,18 @@ struct Chunk {
       Gates ignored;
       Params ignored_too;
       add_gradient(j, d_state);
-      step(j, d_state, ignored, ignored_too);
-      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts_before(j) ? real(0) : d_state[s]; });
+      step(bits, j, d_state, ignored, ignored_too);
+      repeat<Cell::kStates>([&](int s) { d_state[s] = bits >> j & 1 ? real(0) : d_state[s]; });
     });
     repeat<kCarried>([&](int i) { carried[i] = d_state[kCarriedState[i]]; });
   }
   // What all steps make of the gradients that are carried; `d_last` is carried into the first one
   // without taking part in the scan.
-  RNNC_MEMBER void summarize(Map& map, const States& d_last) const {
+  RNNC_MEMBER void summarize(Map& map, const States& d_last) {
     States d_state;
     assign(d_state, d_last);
     map.begin();
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
       Gates ignored;
       Params ignored_too;
@@ -302,7 +319,7 @@ struct Chunk {
         repeat<kCarried>([&](int i) {
           column[kCarriedState[i]] = kWide ? real(i == c) : static_cast<real>(map.column[c][i]);
         });
-        step(j, column, ignored, ignored_too);
+        step(bits, j, column, ignored, ignored_too);
         repeat<kCarried>([&](int i) { of_step[c][i] = column[kCarriedState[i]]; });
         if (kWide) return;
         repeat<kCarried>([&](int i) { map.column[c][i] = of_step[c][i]; });
@@ -310,21 +327,20 @@ struct Chunk {
       if (kWide) map.append_step(of_step);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       add_gradient(j, d_state);
-      step(j, d_state, ignored, ignored_too);
-      if (!kMasked) return;
-      map.cut(restarts_before(j));
-      repeat<Cell::kStates>([&](int s) { d_state[s] = restarts_before(j) ? real(0) : d_state[s]; });
+      step(bits, j, d_state, ignored, ignored_too);
+      repeat<Cell::kStates>([&](int s) { d_state[s] = bits >> j & 1 ? real(0) : d_state[s]; });
     });
     repeat<kCarried>([&](int i) { map.offset[i] = d_state[kCarriedState[i]]; });
+    if (kMasked) map.cut(bits != 0);
   }
   // Computes all steps from what is carried into them, and stores the gradients.
   RNNC_MEMBER void run(const BackwardArguments& a, const Tile& tile, const Carried& carried,
-                       const States& d_last) const {
+                       const States& d_last) {
     tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried, d_last); });
   }
   template <bool all>
   RNNC_MEMBER void run_steps(const BackwardArguments& a, const Tile& tile, const Carried& carried,
-                             const States& d_last) const {
+                             const States& d_last) {
     const Channel& channel = tile.channel;
     Places places(a, tile);
     States d_state, d_initial = {};
@@ -332,17 +348,19 @@ struct Chunk {
     real d_reset[at_least_one(kResetSums)] = {};
     assign(d_state, d_last);
     repeat<kCarried>([&](int i) { d_state[kCarriedState[i]] += carried[i]; });
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
       const bool own = all || tile.owns(j);
       Gates d_gate;
       Params d_param;
       States before, after;
-      states_of(j, before, after);
+      states_of(bits, j, before, after);
       add_gradient(j, d_state);
-      step(j, d_state, d_gate, d_param);
+      step(bits, j, d_state, d_gate, d_param);
       repeat<kResetSums>([&](int s) {
-        d_reset[s] += restarts_before(j) ? d_state[s] : real(0);
-        d_state[s] = restarts_before(j) ? real(0) : d_state[s];
+        if (!(bits >> j & 1)) return;
+        d_reset[s] += d_state[s];
+        d_state[s] = 0;
       });
       repeat<Cell::kStates>([&](int s) {
         d_initial[s] = (all ? j == kSteps - 1 : tile.is_last(j)) ? d_state[s] : d_initial[s];
@@ -432,6 +450,7 @@ RNNC_INLINE void run_in_order(const BackwardArguments& a) {
     Carried carried;
     States d_last = {};
     if (tile.is_first()) begin(a, tile, carried, d_last);
+    chunk.follow_restarts(d_last);
     tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values, d_last); });
     chunk.run(a, tile, carried, d_last);
   });

@@ -71,11 +71,12 @@ struct Chunk {
   Vec<Element, Cell::kInputGates> input[Plan::kWholeWarps ? 1 : kSteps];  // or in registers
   real other[kSteps][at_least_one(kOthers)];
   Early early[kSteps];
-  u32 restarts;  // a bit per step
+  Restarts restarts;
+  u32 zero;
   Resets resets;
   States late[kSteps];
+  Carried after_restarts;  // what the steps leave if the row restarts before one of them
 
-  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
   // What is the same for all steps of the channel.
   RNNC_MEMBER void begin(const ForwardArguments& a, const Channel& channel) {
     resets.begin(a, channel, is_needed);
@@ -117,18 +118,17 @@ struct Chunk {
   }
   // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
   RNNC_MEMBER void load_restarts(const ForwardArguments& a, const Tile& tile) {
-    restarts = 0;
+    zero = tile.zero;
     if (!kMasked) return;
     const Channel& channel = tile.channel;
-    restarts = Restarts::read(area(tile) + kRestartsAt, a, tile,
-                              static_cast<int>(channel.time.at(tile.first)), false,
-                              tile.count - tile.first);
-    if (tile.first == 0) restarts &= ~1u;
+    restarts.read(area(tile) + kRestartsAt, a, tile, static_cast<int>(channel.time.at(tile.first)),
+                  false, tile.count - tile.first);
+    if (tile.first == 0) restarts.bits &= ~1u;
     if (!kResetsLate) return;
     repeat<kSteps>([&](int j) {
       const int t = tile.first + j;
       repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_needed);
+      if (restarts.bits >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_needed);
     });
   }
   template <bool all>
@@ -158,11 +158,11 @@ struct Chunk {
     });
     repeat<kOthers>([&](int k) { gate[Cell::kGates - kOthers + k] = other[j][k]; });
   }
-  RNNC_MEMBER void restart(int j, States& state) const {
+  RNNC_MEMBER void restart(u32 bits, int j, States& state) const {
     if (!kMasked) return;
     repeat<Cell::kStates>([&](int s) {
       const real to = kResetsLate ? late[j][s] : resets.constant[s];
-      state[s] = restarts_before(j) ? to : state[s];
+      state[s] = bits >> j & 1 ? to : state[s];
     });
   }
   RNNC_MEMBER void prepare() {
@@ -173,6 +173,7 @@ struct Chunk {
       gates(j, gate);
       apply_early(gate, param, diagonal, early[j], sigmoid);
     });
+    if (Plan::kSequential) follow_restarts();
   }
   RNNC_MEMBER void step(int j, States& state, PackedSaved& saved) const {
     Gates gate;
@@ -191,59 +192,79 @@ struct Chunk {
     gates(j, gate);
     apply_matrix(gate, state, param, diagonal, early[j], map.column, sigmoid);
   }
-  RNNC_MEMBER u32 ready() const { return bits_of_steps<kEarly>(early); }
-  // Replaces what is carried into the steps by what they leave.
+  RNNC_MEMBER u32 ready() const {
+    return bits_of_steps<kEarly>(early) | (kMasked ? bits_of(after_restarts) : 0);
+  }
+  RNNC_MEMBER void follow_restarts() {
+    if (!kMasked) return;
+    repeat<kCarried>([&](int i) { after_restarts[i] = 0; });
+    if (restarts.in_warp) follow_steps(after_restarts, restarts.of_pass(zero));
+  }
+  // Replaces what is carried into the steps by what they leave. NOTE: other warps wait for it, so no
+  // step looks for a restart.
   RNNC_MEMBER void follow(Carried& carried) const {
+    follow_steps(carried, 0);
+    if (!kMasked) return;
+    repeat<kCarried>([&](int i) { carried[i] = restarts.bits ? after_restarts[i] : carried[i]; });
+  }
+  RNNC_MEMBER void follow_steps(Carried& carried, u32 bits) const {
     States now = {};
     PackedSaved ignored;
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     repeat<kSteps>([&](int j) {
-      restart(j, now);
+      restart(bits, j, now);
       step(j, now, ignored);
     });
     repeat<kCarried>([&](int i) { carried[i] = now[kCarriedState[i]]; });
   }
   // What all steps make of the maxima that are carried.
-  RNNC_MEMBER void summarize(MaxMap& map) const {
+  RNNC_MEMBER void summarize(MaxMap& map) {
     States now = {};
     PackedSaved ignored;
     map.begin();
     repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = map.bound[i]; });
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
       Maxima shift;
-      restart(j, now);
-      if (kMasked) map.cut(restarts_before(j));
+      restart(bits, j, now);
       apply_shifts(early[j], shift);
       map.append_step(shift);
       step(j, now, ignored);
     });
     repeat<kMaxima>([&](int i) { map.bound[i] = now[kCarriedState[i]]; });
+    if (kMasked) map.cut(bits != 0);
   }
   // What all steps make of the other states, where the maxima among them are those that are carried.
   // Stores what does not depend on any.
   RNNC_MEMBER void summarize(Map& map, const Carried& carried, const ForwardArguments& a,
-                             const Tile& tile) const {
+                             const Tile& tile) {
     States now = {};
     PackedSaved saved[kSteps];
     map.begin();
     repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = carried[i]; });
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
-      restart(j, now);
-      if (kMasked) map.cut(restarts_before(j));
+      restart(bits, j, now);
       apply_step_matrix(j, now, map);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       step(j, now, saved[j]);
     });
     repeat<kLinear>([&](int i) { map.offset[i] = now[kCarriedState[kMaxima + i]]; });
+    if (kMasked) map.cut(bits != 0);
     if (kSavesEarly) store_saved(a, tile, saved);
   }
   // Computes all steps from what is carried into them, and stores the results.
-  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
-    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried); });
+  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) {
+    if (kMasked && tile.whole && !restarts.in_warp) {
+      run_steps<true>(a, tile, carried, 0);
+      return;
+    }
+    const u32 bits = restarts.of_pass(zero);
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried, bits); });
   }
   template <bool all>
-  RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile,
-                             const Carried& carried) const {
+  RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile, const Carried& carried,
+                             u32 bits) const {
     Results result;
     Vec<Element, 1> last[Cell::kStates];
     PackedSaved saved[kSteps];
@@ -251,7 +272,7 @@ struct Chunk {
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     Places places(a, tile);
     repeat<kSteps>([&](int j) {
-      restart(j, now);
+      restart(bits, j, now);
       step(j, now, saved[j]);
       repeat<Cell::kStates>([&](int s) {
         result[s] = packed_one<Element>(now[s]);
@@ -266,7 +287,7 @@ struct Chunk {
   }
   RNNC_MEMBER void store_saved(const ForwardArguments& a, const Tile& tile,
                                const PackedSaved (&saved)[kSteps]) const {
-    if (!Cell::kSaved || !a.saved) return;
+    if (!Plan::kSaves || !Cell::kSaved || !a.saved) return;
     store(a.saved + tile.channel.offset() * Cell::kSaved, a, tile, saved);
   }
   // Stores values of all steps; `to` is the place of the first step in memory.
