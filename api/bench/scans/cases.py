@@ -51,7 +51,7 @@ def scan_cases(words: str | None = None) -> tuple[ScanCase, ...]:
     Example:
         >>> from rnnc.bench.scans.cases import scan_cases
         >>> [case.row.steps for case in scan_cases("hgrn")]
-        [16384, 16384, 65536, 131072]
+        [16384, 16384, 65536, 131072, 131072]
     """
     return among(_CASES, words, "hgrn")
 
@@ -61,18 +61,27 @@ def _case(cell: str, batch: int, steps: int, heads: int, dim: int, *more: Kind) 
     return ScanCase(case.row, peers=(*case.peers, *more))
 
 
+def _with_resets(case: ScanCase, *ways: str) -> ScanCase:
+    return ScanCase(case.row, ways or ("auto",), peers=(), resets=RESETS)
+
+
 _LONG, _HIGHWAY = _case("hgrn", 16, 16384, 4, 128), Row("mingru_highway", 1, 128, 512, 64)
+_MINLSTM, _RG_LRU = _case("minlstm", 16, 1024, 12, 64), _case("rg_lru", 4, 8192, 1, 2560)
+_ONE_ROW = _case("hgrn", 1, 131072, 1, 256)
 _CASES: tuple[ScanCase, ...] = (
     _LONG,
-    ScanCase(_LONG.row, peers=(), resets=RESETS),
+    _with_resets(_LONG, *VARIANTS),
     _case("hgrn", 1, 65536, 4, 512),
     _case("mingru", 16, 1024, 12, 64),
-    _case("minlstm", 16, 1024, 12, 64),
+    _MINLSTM,
+    _with_resets(_MINLSTM),
     ScanCase(_HIGHWAY, peers=()),
-    ScanCase(_HIGHWAY, peers=(), resets=RESETS),
+    _with_resets(ScanCase(_HIGHWAY), *VARIANTS),
     _case("qrnn", 64, 1024, 1, 1024),
     _case("indrnn", 16, 1024, 1, 768, "haste"),
     _case("lru", 16, 16384, 1, 512),
-    _case("rg_lru", 4, 8192, 1, 2560),
-    _case("hgrn", 1, 131072, 1, 256),
+    _RG_LRU,
+    _with_resets(_RG_LRU),
+    _ONE_ROW,
+    _with_resets(_ONE_ROW),
 )
