@@ -67,9 +67,8 @@ class WalkPlan(UnitPlan):
     @property
     def _restart_bytes(self) -> int:
         """Bytes that say before which steps of a chunk rows restart, as headers lay them out."""
-        if self.whole_warps:
-            return 0
-        return 16 * math.ceil(WORD_BYTES * restart_words(self.chunk) * self.threads / 16)
+        copies = 1 if self.whole_warps else self.threads
+        return 16 * math.ceil(WORD_BYTES * restart_words(self.chunk) * copies / 16)
 
     @property
     def launch_shape(self) -> LaunchShape:

@@ -394,7 +394,7 @@ struct Plan {
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
   static constexpr bool kSaves = true;  // a forward, for its backward
 #else
-  static constexpr int kPlannedShared = 40960;  // bytes per block
+  static constexpr int kPlannedShared = 41216;  // bytes per block
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
   static constexpr bool kSaves = false;  // a forward, for its backward
@@ -411,7 +411,7 @@ struct Plan {
 #ifdef RNNC_PLAIN
   static constexpr int kPlannedShared = 16384;  // bytes per block
 #else
-  static constexpr int kPlannedShared = 32768;  // bytes per block
+  static constexpr int kPlannedShared = 32896;  // bytes per block
 #endif
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight

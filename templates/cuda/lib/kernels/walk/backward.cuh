@@ -167,13 +167,11 @@ struct Walk {
     const u32 restarts = steps.restarts.read<n>(chunk + kRestartsAt, first, t);
     StepValues given[n];
     repeat<n>([&](int j) { given[j].read(slots + j * kSlotBytes, steps); });
-    walk::with_restarts<Plan::kWholeWarps>(restarts, [&](u32 bits) {
-      Gates d_gate[n][kUnits];
-      repeat<n>([&](int j) {
-        repeat<kUnits>([&](int i) { step(i, given[j], bits >> j & 1, d_gate[j][i]); });
-      });
-      repeat<n>([&](int j) { store(d_gate[j]); });
+    Gates d_gate[n][kUnits];
+    repeat<n>([&](int j) {
+      repeat<kUnits>([&](int i) { step(i, given[j], restarts >> j & 1, d_gate[j][i]); });
     });
+    repeat<n>([&](int j) { store(d_gate[j]); });
   }
   // Takes a step of a unit.
   RNNC_MEMBER void step(int i, const StepValues& given, bool restarts, Gates& d_gate) {

@@ -108,12 +108,6 @@ struct Walk {
     Gates given[n][kUnits];
     States reset[n][kUnits];
     repeat<n>([&](int j) { read(slots + j * kSlotBytes, given[j], reset[j]); });
-    walk::with_restarts<Plan::kWholeWarps>(
-        restarts, [&](u32 bits) { compute(given, reset, bits); });
-  }
-  template <int n>
-  RNNC_MEMBER void compute(const Gates (&given)[n][kUnits], const States (&reset)[n][kUnits],
-                           u32 restarts) {
     States now[kUnits], results[n][kUnits];
     Saved kept[n][kUnits];
     with_sigmoid<false>([&](auto& sigmoid) {

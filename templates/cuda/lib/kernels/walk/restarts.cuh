@@ -77,7 +77,8 @@ struct RestartBytes {
 template <bool whole_warps, int chunk>
 struct ChunkRestarts {
   static constexpr int kWords = restart_words(chunk);
-  static constexpr int kBytes = kMasked ? round_up(4 * kWords * kThreads, 16) : 0;  // per block
+  static constexpr int kCopies = whole_warps ? 1 : kThreads;  // of each word
+  static constexpr int kBytes = kMasked ? round_up(4 * kWords * kCopies, 16) : 0;  // per block
   RestartBytes bytes;
   int by;         // to the place of the next step
   int coming;     // the place of the first step of the chunk that is copied next
@@ -90,12 +91,18 @@ struct ChunkRestarts {
     by = bytes.descends ? -1 : 1;
     coming = place = static_cast<int>(channel.time.at(t));
   }
-  static RNNC_MEMBER int word_at(int i) {
-    return 4 * (i * kThreads + static_cast<int>(threadIdx.x));
-  }
+  static RNNC_MEMBER int own() { return whole_warps ? 0 : static_cast<int>(threadIdx.x); }
+  static RNNC_MEMBER int word_at(int i) { return 4 * (i * kCopies + own()); }
+
   RNNC_MEMBER void copy(char* area) {
     if (!kMasked) return;
-    repeat<kWords>([&](int i) { bytes.copy(area + word_at(i), coming, i); });
+    if constexpr (whole_warps) {
+      static_assert(kWords <= kThreads, "a lane copies a word");
+      const int i = static_cast<int>(threadIdx.x);
+      if (i < kWords) bytes.copy(area + 4 * i, coming, i);
+    } else {
+      repeat<kWords>([&](int i) { bytes.copy(area + word_at(i), coming, i); });
+    }
     coming += by * chunk;
   }
   // Reads those of a chunk, a bit per step, and goes on to the next one; or that of its step j. Step
@@ -106,6 +113,10 @@ struct ChunkRestarts {
     static_assert(n == chunk || n == 1, "all steps of a chunk, or one");
     if constexpr (!kMasked) {
       return 0;
+    } else if constexpr (n == chunk && whole_warps) {
+      const u32 bits = bytes.bits_of_warp<n>(area, place, static_cast<int>(threadIdx.x));
+      place += by * chunk;
+      return one >= 0 && one < n ? bits & ~(1u << one) : bits;
     } else if constexpr (n == chunk) {
       u32 words[kWords];
       repeat<kWords>(
@@ -120,59 +131,5 @@ struct ChunkRestarts {
     }
   }
 };
-
-// The same of a warp whose units are of one row. A lane loads the byte of one of 32 steps, while the
-// warp takes the 32 steps before them, and a vote gives all lanes the bits.
-template <int chunk>
-struct ChunkRestarts<true, chunk> {
-  static constexpr int kBytes = 0, kBlock = 32;
-  static_assert(kBlock % chunk == 0, "a chunk is of one block");
-  RestartBytes bytes;
-  int place, by;  // of this lane's step of the block that is loaded next, and to the next step
-  u32 coming;     // the byte of the one that is loaded
-  u32 block;      // a bit per step that was not read, the lowest for the next one
-  int left;       // how many these are
-
-  template <typename Arguments, int units>
-  RNNC_MEMBER void begin(const Arguments& a, const Channel<units>& channel, int t, bool back) {
-    if (!kMasked) return;
-    bytes.begin(a, channel, back);
-    by = bytes.descends ? -1 : 1;
-    place = static_cast<int>(channel.time.at(t)) + by * static_cast<int>(threadIdx.x);
-    left = 0;
-    load();
-  }
-  RNNC_MEMBER void load() {
-    const int word = place >> 2;
-    coming = bytes.exists(word) ? ld_global_nc_u8(bytes.rows + place) : 0;
-    place += by * kBlock;
-  }
-  RNNC_MEMBER void copy(char*) {}
-  template <int n>
-  RNNC_MEMBER u32 read(const char*, int, int one) {
-    static_assert(n == chunk || n == 1, "all steps of a chunk, or one");
-    if (!kMasked) return 0;
-    if (left == 0) {
-      block = __ballot_sync(~0u, coming >> bytes.bit & 1);
-      left = kBlock;
-      load();
-    }
-    const u32 bits = block & ((1u << n) - 1);
-    block >>= n;
-    left -= n;
-    return one >= 0 && one < n ? bits & ~(1u << one) : bits;
-  }
-};
-
-// body(restarts) with the bits of steps: with 0, which the compiler knows, where a warp of one row has
-// none of them.
-template <bool whole_warps, typename Body>
-RNNC_INLINE void with_restarts(u32 bits, const Body& body) {
-  if (!kMasked || (whole_warps && bits == 0)) {
-    body(u32{0});
-  } else {
-    body(bits);
-  }
-}
 
 }  // namespace rnnc::walk
