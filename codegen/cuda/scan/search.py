@@ -33,21 +33,22 @@ from .plan import ScanPlan, real_bytes
 _WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
 _PAIR, _LEAST_OF_PAIR = 2, 16  # blocks of _FEW_WARPS, and steps per thread
 # A backward of many carried values has few steps per thread, whose matrices take the registers: it
-# has few warps too, and more steps. sLSTM without R, 1 x 512 of one row, 65,536 steps, takes 2.00 ms
-# with 16 warps of 4 steps each, 1.83 with 8 warps of 8; with 1 % resets 2.33 and 2.11.
+# has few warps too, and more steps. sLSTM without R, 1 x 512 of one row, 65,536 steps, takes 2.00
+# ms with 16 warps of 4 steps each, 1.83 with 8 warps of 8; with 1 % resets 2.33 and 2.11.
 _MANY_CARRIED, _STEPS_OF_MANY = 3, 8
 # The same of blocks that take all tiles of their channels, by how many an SM has, the last for
 # more. HGRN of 62 channels per SM, 16,384 steps, takes 0.288 ms forward with 8 warps of 16 steps,
 # 0.344 with 4; 0.647 backward with 8, 0.597 with 4.
 _WARPS_IN_ORDER: dict[Direction, tuple[int, ...]] = {"forward": (12, 8, 4), "backward": (12, 4)}
 _MOST_IN_ORDER = 12  # an SM has 16 barriers for a block
-# Numbers that the steps of a thread of such a backward read and write, at most: longer code does not
-# fit the cache of instructions. RG-LRU, B 4, 1 x 2560, 8,192 steps, takes 0.665 ms with 16 steps
-# and 0.634 with 8; with 1 % resets 0.864 and 0.742.
+# Numbers that the steps of a thread of such a backward read and write, at most: more steps are more
+# code than is fetched in time. RG-LRU, B 4, 1 x 2560, 8,192 steps, takes 0.665 ms with 16 steps and
+# 0.634 with 8; with 1 % resets 0.864 and 0.742.
 _MOST_VALUES_IN_ORDER = 112
 # In sequences of so many steps, a backward of so few per thread takes less time with one block of
-# _MOST_IN_ORDER warps than with several of 4: RG-LRU 0.622 ms, and LRU, B 16, 1 x 512, 16,384 steps,
-# 0.705 in place of 0.770. But minLSTM, B 16, 12 x 64, 1,024 steps, takes 0.093 in place of 0.088.
+# _MOST_IN_ORDER warps than with several of 4: RG-LRU 0.622 ms, and LRU, B 16, 1 x 512, 16,384
+# steps, 0.705 in place of 0.770. But minLSTM, B 16, 12 x 64, 1,024 steps, takes 0.093 in place of
+# 0.088.
 _LONG, _FEW_STEPS = 4096, 8
 _MOST_BLOCKS_IN_ORDER = 4  # for which the compiler leaves registers
 _PARTS = (0, 1, 2)  # of a warp of such a block; 0 for tiles that blocks take in turns
