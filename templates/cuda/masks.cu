@@ -225,17 +225,10 @@ rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
     each([&](int k, int64) { how[k] = boundary < end[k] ? reset[row[k] * a.reset_row] : 0; });
   }
   each([&](int k, int64) { how[k] = how_of(reverse, t, end[k], how[k]); });
-  u64 all = 0;
-  each([&](int k, int64 place) {
-    restarts |= static_cast<u32>(how[k] == kRestart && place < a.batch) << k;
-    all |= u64{how[k]} << (8 * k);
-  });
-  // NOTE: a store of all eight where they are neighbours: a store of each took 1 us of 4.
-  const bool together = !a.order && a.batch % kMaskRows == 0;
-  if (together) *reinterpret_cast<u64*>(steps + group * kMaskRows) = all;
   each([&](int k, int64 place) {
     if (place >= a.batch) return;
-    if (!together) steps[row[k]] = static_cast<unsigned char>(how[k]);
+    steps[row[k]] = static_cast<unsigned char>(how[k]);
+    restarts |= static_cast<u32>(how[k] == kRestart) << k;
     if (a.lengths && t == 0 && direction == 0) a.longest[row[k]] = static_cast<int>(end[k]);
   });
   store_restarts(a.restarts, direction * groups + group, a.count, t, restarts);
