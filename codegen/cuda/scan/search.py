@@ -139,8 +139,9 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
         warps = tuple(n for n in _WARPS if n <= few)
         many = len(form.linear) >= _MANY_CARRIED and direction == "backward"
         if shape.element_bytes == 2 and few > _FEW_WARPS and many:
-            sizes = _FEW_WARPS, _STEPS_OF_MANY, _BLOCKS, 0
-            return _plan(request, form, direction, *sizes)
+            found = _plan(request, form, direction, _FEW_WARPS, _STEPS_OF_MANY, _BLOCKS, 0)
+            if _fits(found, limits):
+                return found
         if shape.element_bytes == 2 and few > _FEW_WARPS:
             pair = _largest(request, form, direction, (_FEW_WARPS,), _PAIR, 0)
             if pair.blocks_per_multiprocessor == _PAIR and pair.chunk >= _LEAST_OF_PAIR:
@@ -155,7 +156,8 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
     found = _largest(request, form, direction, warps, blocks, parts)
     short = direction == "backward" and found.chunk <= _FEW_STEPS and parts == 1
     if short and shape.element_bytes == 2 and shape.steps >= _LONG:
-        return _largest(request, form, direction, (_MOST_IN_ORDER,), 1, parts)
+        wide = _plan(request, form, direction, _MOST_IN_ORDER, found.chunk, 1, parts)
+        return wide if _fits(wide, limits) else found
     return found
 
 
