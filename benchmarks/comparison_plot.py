@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rnnc.bench.drawing import OURS, named_sizes, new_figure, save, source_of, tidy
+from rnnc.bench.results import median_of
 
 sys.path.append(str(Path(__file__).parent / "tables"))
 from peers_files import COLUMNS, contender_of, with_flashrnn
@@ -51,9 +52,9 @@ def _panel(axes: Any, cases: list[dict[str, Any]], axis: str, named: dict[str, A
         found = [(case[axis], contender_of(case, *key)) for case in cases]
         # One head alone, where the others run several, is another size.
         points = [
-            (place, c["forward_backward"])
+            (place, took)
             for place, c in found
-            if c and c["forward_backward"] and not c["note"].startswith("one head")
+            if (took := median_of(c, "forward_backward")) and not c["note"].startswith("one head")
         ]
         if points:
             style = "--" if label.endswith("*") else "-"

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import rnnc
 import torch
 import typer
-from error_plot import plot
+from rnnc.bench.drawing import new_figure, save, source_of, tidy
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.measure import chosen_plan
 from rnnc.bench.report import Record
@@ -33,6 +33,8 @@ _METHOD = (
     " batch rows; root mean square over spans of steps, by last step"
 )
 CELLS, SIZES = ("lstm", "gru"), ((12, 64), (1, 768))
+COLOURS = {"bfloat16": "#d1495b", "float16": "#264653", "float32": "#2a9d8f"}
+MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D"}
 
 
 def main(
@@ -138,6 +140,46 @@ def _line(curve: dict[str, Any]) -> str:
         return f"{curve['name']}: {curve['failure']}"
     last = curve["errors"][-1]
     return f"{curve['name']}: {curve['over_all']:.2e} over all steps, {last:.2e} over the last"
+
+
+def plot(content: dict[str, Any], path: Path) -> None:
+    """Draw all curves: a panel per cell and size, a colour per dtype."""
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for case in content["cases"]:
+        name = f"{case['cell']}, {case['heads']} x {case['head_dim']}, batch {case['batch']}"
+        panels.setdefault(name, []).append(case)
+    lines = (len(panels) + 1) // 2
+    figure = new_figure(12, 1 + 3.6 * lines)
+    grid = figure.subplots(lines, 2, squeeze=False, sharex=True)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (name, cases) in zip(grid.flat, panels.items(), strict=False):
+        for case in cases:
+            for curve in case["curves"]:
+                if "errors" in curve:
+                    _curve(axes, case["dtype"], curve)
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("step", fontsize=8)
+        axes.set_ylabel("relative error of h", fontsize=8)
+        tidy(axes)
+        axes.legend(fontsize=7)
+    save(figure, path, f"Error against float64: {source_of(content)}", dpi=110)
+
+
+def _curve(axes: Any, dtype: str, curve: dict[str, Any]) -> None:
+    ours = curve["name"].startswith("rnnc")
+    marker = MARKERS.get(curve["name"].removeprefix("rnnc "), "")
+    axes.plot(
+        curve["steps"],
+        curve["errors"],
+        linestyle="-" if ours else ":",
+        marker=marker,
+        markersize=3,
+        color=COLOURS[dtype],
+        label=f"{curve['name']}, {dtype}",
+    )
 
 
 if __name__ == "__main__":

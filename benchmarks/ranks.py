@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 import typer
 from rnnc.bench.report import Record
-from rnnc.bench.timing import wait
+from rnnc.bench.timing import wall
 from torch.distributed.device_mesh import DeviceMesh
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -166,13 +166,8 @@ def timed(run: Any, repeats: int) -> float:
     """Seconds of a call, after two of warm-up."""
     for _ in range(2):
         run()
-    settled = "cuda" if torch.cuda.is_available() else "cpu"
-    wait(settled)
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        run()
-    wait(settled)
-    return (time.perf_counter() - begin) / repeats
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return 1e-3 * wall(lambda: [run() for _ in range(repeats)], device) / repeats
 
 
 if __name__ == "__main__":

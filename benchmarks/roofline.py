@@ -32,8 +32,8 @@ from rnnc.bench.report import Record
 from rnnc.bench.rows import rows_named
 from rnnc.bench.table import plain_table
 from rnnc.codegen.shape import DIRECTIONS
+from roofline_kernel import WITHOUT
 from roofline_ncu import NcuError, counters_of
-from roofline_without import WITHOUT
 
 KERNEL = Path(__file__).with_name("roofline_kernel.py")
 KERNELS = "rnnc_(forward|backward)"
@@ -75,7 +75,7 @@ def main(
         for n in numbers
     }
     console = Console(highlight=False, width=200)
-    console.print(_shares_table(results))
+    console.print(shares_table(results))
     if counted.get("failure"):
         console.print(f"no counters: {counted['failure']}", markup=False)
     elif counted:
@@ -127,42 +127,43 @@ def _counted(request: dict[str, Any], numbers: list[int | None]) -> dict[str, An
     }
 
 
-def _shares_table(rows: dict[str, Any]) -> Table:
-    title = "Share of a step, measured by leaving out, % (cost model)"
-    parts = ("exchange", *WITHOUT)
-    table = plain_table(title, ["row", "direction"], ["us per step", *parts])
-    for row in rows.values():
-        for direction in DIRECTIONS:
-            if not row["shares"]:
-                continue
+def shares_table(rows: dict[str, Any]) -> Table:
+    """The parts of a step by row and direction, and what warps wait for."""
+    parts, words = ("exchange", *WITHOUT), ["row", "plan", "direction"]
+    numbers = ["us per step", *(f"{part} %" for part in parts)]
+    table = plain_table("measured by leaving out (cost model)", words, numbers)
+    table.add_column("warps wait for (ncu)")
+    for number, row in rows.items():
+        for direction, shares in (row["shares"] or {}).items():
             model = row.get("model_ns", {}).get(direction, {})
             total = sum(model.values())
             cells = [
-                f"{100 * row['shares'][direction][part]:.0f}"
+                f"{100 * shares[part]:.0f}"
                 + (f" ({100 * model[part] / total:.0f})" if total else "")
                 for part in parts
             ]
-            name = f"{row['row']} ({row.get('variant', '')})"
-            table.add_row(name, direction, f"{row['us'][direction]:.3f}", *cells)
+            stalls = ((row.get("ncu") or {}).get(direction) or {}).get("stalls", {})
+            waits = ", ".join(f"{k} {100 * v:.0f} %" for k, v in list(stalls.items())[:3])
+            took = f"{row['us'][direction]:.2f}"
+            table.add_row(number, row.get("variant", ""), direction, took, *cells, waits or "-")
     return table
 
 
 def _counters_table(rows: dict[str, Any]) -> Table:
-    columns = ("row", "direction", "ms", "GHz", *SHOWN, "what warps wait for")
+    columns = ("row", "direction", "ms", "GHz", *SHOWN)
     table = plain_table("Counters of one launch, by ncu", columns)
     for number, row in rows.items():
         for direction in DIRECTIONS:
             kernel = (row["ncu"] or {}).get(direction)
             if kernel is None:
                 continue
-            counters, stalls = kernel["counters"], kernel["stalls"]
+            counters = kernel["counters"]
             cells = [f"{counters[n]:.1f}" if n in counters else "-" for n in SHOWN]
             clock = counters.get("SM clock, cycles per s")
             table.add_row(
                 *(number, direction, f"{counters.get('time ns', 0) / 1e6:.2f}"),
                 f"{clock / 1e9:.2f}" if clock else "-",
                 *cells,
-                ", ".join(f"{name} {100 * share:.0f}%" for name, share in list(stalls.items())[:4]),
             )
     return table
 

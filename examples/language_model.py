@@ -34,13 +34,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import rich
 import torch
 import typer
-from language_model import comparison, models, ranks, report, runs, speed
+from language_model import comparison, models, ranks, report, runs, speed, tables
 from language_model.comparison import Conditions
 from language_model.runs import Places
 from language_model.tokens import Tokens, prepare
 from language_model.training import Settings
 from platformdirs import user_cache_path
 from rnnc.bench.report import machine
+from rnnc.cli.console import print_table
 from rnnc.cli.progress import track
 
 SINCE = time.monotonic()
@@ -121,7 +122,7 @@ def train(
         rich.print(f"Stopped at step {until} of {steps}: --resume in place of --until goes on.")
         return
     rich.print(
-        f"{told['label']}: perplexity {report.number(told['perplexity'])} after"
+        f"{told['label']}: perplexity {tables.number(told['perplexity'])} after"
         f" {told['tokens'] / 1e6:.2f} M tokens ({told['passes']:.2f} passes) in"
         f" {told['seconds']:.1f} s, {told['tokens_per_second'] / 1e3:.1f} k tokens/s."
     )
@@ -264,7 +265,7 @@ def measure(
     told |= {"rows": [*found.values()], "recurrences": [*alone.values()]}
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-    rich.print(report.speed_table(told))
+    tell_speed(told)
 
 
 @app.command("report")
@@ -282,9 +283,15 @@ def show(
 def tell(places: Places, corpus: dict[str, Any]) -> None:
     result = report.gather(places, corpus)
     report.write(result, places.out)
-    rich.print(report.table(result), f"Tables and pictures are in {places.out}.")
+    print_table(report.table(result))
+    rich.print(f"Tables and pictures are in {places.out}.")
     if result["speed"]:
-        rich.print(report.speed_table(result["speed"]))
+        tell_speed(result["speed"])
+
+
+def tell_speed(told: dict[str, Any]) -> None:
+    print_table(tables.speed_table(told["rows"]))
+    print_table(tables.recurrences_table(told["recurrences"]))
 
 
 if __name__ == "__main__":

@@ -35,9 +35,18 @@ import torch
 import typer
 from parity import LONGEST, PASS, TRAINED, WIDTH, Classifier, Count, sequence_model
 from rnnc.bench.report import machine, machine_line
+from rnnc.cli.console import print_table
 from rnnc.cli.progress import track
 from torch import Tensor, nn
-from tracking_results import PUBLISHED, Results, best_rate, draw, extrapolated, show, summary
+from tracking_results import (
+    PUBLISHED,
+    Results,
+    best_rate,
+    draw,
+    extrapolated,
+    summary,
+    task_table,
+)
 from tracking_tasks import TASKS
 
 RATES, USUAL_RATE = (3e-4, 1e-3, 3e-3), parity.LEARNING_RATE
@@ -211,18 +220,19 @@ def main(
     until = time.monotonic() + 60 * minutes
     how = {"folder": out, "jobs": jobs, "threads": threads, "until": until}
     results = collect(wanted, used, steps, seeds, rates, **how)
-    for task, found in results.items():
-        show(task, found)
+    told = {
+        task: {model: summary(runs) for model, runs in found.items()}
+        for task, found in results.items()
+    }
+    for task, models_of_task in told.items():
+        print_table(task_table(task, models_of_task))
     count = {task: sum(map(len, found.values())) for task, found in results.items()}
     if missing := [task for task in wanted if count.get(task, 0) < len(used) * seeds]:
         rich.print(f"unfinished: {', '.join(missing)}; the same command goes on")
     on = machine(parity.DEVICE)
     record = {"date": str(date.today()), "machine": on, "steps": steps, "published": PUBLISHED}
     record["command"] = shlex.join(["python", "examples/state_tracking.py", *sys.argv[1:]])
-    record["results"] = {
-        task: {model: summary(runs) for model, runs in found.items()}
-        for task, found in results.items()
-    }
+    record["results"] = told
     out.mkdir(parents=True, exist_ok=True)
     (out / "state_tracking.json").write_text(json.dumps(record) + "\n", "utf-8")
     if results:

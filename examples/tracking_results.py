@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import parity
-import rich
 import torch
-from matplotlib.figure import Figure
 from parity import LONGEST, TRAINED
 from rich.table import Table
+from rnnc.bench.table import plain_table
 from tracking_tasks import TASKS
 
 PUBLISHED = dict(parity.PUBLISHED, mamba="0.56", mlstm="0.54")
@@ -56,6 +55,8 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(results: Results, path: Path) -> None:
+    from matplotlib.figure import Figure
+
     columns = min(3, len(results))
     rows = math.ceil(len(results) / columns)
     figure = Figure(figsize=(4 * columns + 1, 3.6 * rows), layout="constrained")
@@ -82,17 +83,19 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=90)  # below 200 kB
 
 
-def show(task: str, models: dict[str, list[dict[str, Any]]]) -> None:
-    """A table of a task."""
-    about = TASKS[task]
-    columns = "model", "rate", "steps", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "range"
-    table = Table(*columns, *(["published"] if task == "parity" else []), title=about.title)
+def task_table(task: str, models: dict[str, dict[str, Any]]) -> Table:
+    """A table of a task, from what `summary` gives for each model."""
+    about, published = TASKS[task], PUBLISHED if task == "parity" else {}
+    numbers = ["rate", "seeds", "steps", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "range"]
+    table = plain_table(about.title, ["model"], [*numbers, *(["published"] if published else [])])
     table.caption = f"{about.alphabet}; asked: {about.asked}; chance {about.chance():.3f}"
-    for model, runs in models.items():
-        trained = statistics.fmean([*run["curve"].values()][-1] for run in runs)
-        long = [extrapolated(run) for run in runs]
-        steps = max(int([*run["curve"]][-1]) for run in runs)
-        row = f"{runs[0]['rate']:g}", str(steps), f"{trained:.3f}", f"{statistics.fmean(long):.3f}"
-        published = [PUBLISHED[model]] if task == "parity" else []
-        table.add_row(model, *row, f"{min(long):.3f}-{max(long):.3f}", *published)
-    rich.print(table)
+    for model, given in models.items():
+        runs = given["runs"]
+        on = [run["extrapolated"] for run in runs]
+        trained = statistics.fmean(run["trained"] for run in runs)
+        steps = f"{statistics.median(run['steps'] for run in runs):.0f}"
+        cells = [model, f"{given['rate']:g}", str(len(runs)), steps, f"{trained:.3f}"]
+        cells.append(f"{statistics.fmean(on):.3f}")
+        cells.append(f"{min(on):.3f}-{max(on):.3f}" if len(on) > 1 else "-")
+        table.add_row(*cells, *([published[model]] if published else []))
+    return table

@@ -16,8 +16,3 @@ def reason(error: Exception) -> str:
         return str(error)
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}"[:400]
-
-
-def in_a_line(error: Exception) -> str:
-    """Return what an error says, in a line of a table."""
-    return " ".join(str(error).split())[:200]

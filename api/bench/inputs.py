@@ -44,6 +44,7 @@ class Inputs:
         row: the sizes.
         dtype: a key of `DTYPES`.
         device: the tensors' device.
+        per_unit: whether each `Input` of the cell has a value per unit, and a gradient.
 
     Example:
         >>> import rnnc
@@ -58,6 +59,7 @@ class Inputs:
     row: Row
     dtype: str
     device: str
+    per_unit: bool = False
 
     def draw(self, *shape: int, scale: float = 0.5, grad: bool = True) -> Tensor:
         """A normal tensor of the row's dtype, on its device."""
@@ -103,9 +105,11 @@ class Inputs:
 
     @cached_property
     def given(self) -> dict[str, Tensor]:
-        """A number per step and row for each `Input`, (T, B)."""
-        sizes = (self.row.steps, self.row.batch)
-        return {i.name: self.draw(*sizes, grad=False).abs_() for i in self.cell.inputs}
+        """A number per step and row for each `Input`, (T, B); per unit, (T, B, N, D)."""
+        row = self.row
+        sizes = [row.steps, row.batch, *([row.heads, row.head_dim] if self.per_unit else [])]
+        drawn = {i.name: self.draw(*sizes, grad=False).abs_() for i in self.cell.inputs}
+        return {name: each.requires_grad_(self.per_unit) for name, each in drawn.items()}
 
     @cached_property
     def x(self) -> Tensor:
@@ -125,4 +129,5 @@ class Inputs:
     def leaves(self) -> list[Tensor]:
         """The inputs of a scan that get gradients."""
         given = [self.wx, self.R, self.b, self.R_diag, *self.params.values()]
+        given += self.given.values() if self.per_unit else ()
         return [t for t in given if t is not None and t.numel()]

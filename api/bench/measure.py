@@ -1,12 +1,13 @@
-"""Measures the contenders of a row in turns, on the same inputs."""
+"""Measures the contenders of a case in turns, on the same inputs."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -15,9 +16,11 @@ from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call.layer_call import Choice
 from ..runtime.cuda.choose import PlanQuestion, choose_plan
+from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.products.multiplier import rounds
+from .cases import RowCase, float32_products
 from .contenders.choice import contenders_for
-from .contenders.kinds import DEFAULT_KINDS, Kind
+from .contenders.contender import Kind
 from .errors import reason
 from .inputs import DTYPES, Call, Inputs
 from .results import PHASES, Comparison, Phase, Result
@@ -28,6 +31,10 @@ from .turns import in_turns
 
 # The share of the time limit in which contenders may start.
 _TO_START = 0.6
+_LEAST_SETS, _MOST_SETS = 2, 8  # of tensors that take turns
+
+# The calls of a contender, one per set of tensors.
+Calls = list[Call]
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,6 @@ class Settings:
 
     Attributes:
         device: "cpu" or "cuda".
-        dtypes: names of dtypes.
-        peer_dtypes: names of further dtypes for torch's own RNNs.
-        kinds: kinds of contenders.
         repeat: timed runs of each contender and phase.
         queued: whether the GPU is kept busy until the host has queued a run, so that the times
             are the GPU's alone; otherwise it is idle when a run starts, and they include the
@@ -50,9 +54,6 @@ class Settings:
     """
 
     device: str = "cuda"
-    dtypes: tuple[str, ...] = ("bfloat16", "float16")
-    peer_dtypes: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = DEFAULT_KINDS
     repeat: int = 30
     queued: bool = False
     deadline: float = math.inf
@@ -65,45 +66,54 @@ class Settings:
         clock = "CUDA events" if self.device == "cuda" else "the host's clock"
         start = "behind queued work" if self.queued else "from an idle device"
         return (
-            f"{clock}; median of at most {self.repeat} runs after {WARM_UPS}, contenders"
-            f" in turns, each run {start}; milliseconds. Gradients of all inputs and weights."
+            f"milliseconds: {clock}; median of at most {self.repeat} runs after {WARM_UPS},"
+            f" contenders in turns, in an order drawn for every two rounds, of which the second has"
+            f" its reverse, each run {start}. Gradients of all inputs and weights."
             " Peers are compared on the same terms: wx ready, or with input GEMM"
         )
 
 
-def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
-    """Measure all contenders of a row in turns.
+def measure(case: RowCase, cell: CellSpec, settings: Settings) -> Comparison:
+    """Measure all contenders of a case in turns.
 
     Example:
         >>> import rnnc
-        >>> from rnnc.bench.measure import Settings, measure_row
+        >>> from rnnc.bench.cases import RowCase
+        >>> from rnnc.bench.measure import Settings, measure
         >>> from rnnc.bench.rows import Row
-        >>> settings = Settings("cpu", ("float32",), kinds=("nn",), repeat=3)
-        >>> found = measure_row(Row("lstm", 1, 4, 2, 64), rnnc.cells.lstm, settings)
+        >>> case = RowCase(Row("lstm", 1, 4, 2, 64), ("float32",), ("nn", "fla"))
+        >>> found = measure(case, rnnc.cells.lstm, Settings("cpu", repeat=3))
         >>> [(r.contender.name, r.figures["forward"].runs) for r in found.results]
         [('nn.LSTM', 3)]
+        >>> list(found.left_out)
+        ['fla chunk_hgrn, float32']
     """
-    found = Comparison(row)
-    calls = _started(found, cell, settings)
-    for phase in PHASES:
-        _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
+    found = Comparison(case)
+    with float32_products(case.float32):
+        calls = _started(found, cell, settings)
+        for phase in PHASES:
+            _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
     calls.clear()
-    if {"compile", "compile-step"} & set(settings.kinds):
+    if {"compile", "compile-step"} & set(case.kinds):
         torch.compiler.reset()  # it compiles a function for a few sizes only
     free(settings.device)
     return found
 
 
-def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Call]]:
+def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Calls]]:
     """The warmed-up calls of all contenders that run; `found` gets the reasons of the others."""
-    row, device, dtypes = found.row, settings.device, settings.dtypes
-    shared = {d: Inputs(cell, row, d, device) for d in (*dtypes, *settings.peer_dtypes)}
+    case, device = found.case, settings.device
+    sets = _sets(case, cell, device)
+
+    @cache
+    def inputs(dtype: str) -> list[Inputs]:
+        return [Inputs(cell, case.row, dtype, device, case.uncached) for _ in range(sets)]
+
     now = time.monotonic()
     last_start = now + _TO_START * (settings.deadline - now)
-    calls: list[tuple[Result, Call]] = []
-    for contender in contenders_for(
-        row, cell, device, dtypes, settings.kinds, settings.peer_dtypes
-    ):
+    calls: list[tuple[Result, Calls]] = []
+    asked = case.dtypes, case.kinds, case.peer_dtypes, case.variants, case.resets
+    for contender in contenders_for(case.row, cell, device, *asked):
         name = f"{contender.name}, {contender.dtype}"
         if time.monotonic() + contender.start > last_start:
             found.left_out[name] = "the time limit was reached" + (
@@ -111,14 +121,26 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
             )
             continue
         result = Result(contender)
-        call = _prepared(result, shared[contender.dtype], settings)
+        own = _prepared(result, inputs(contender.dtype), settings)
         if result.absent:
             found.left_out[name] = result.absent
             continue
         found.results.append(result)
-        if call is not None:
-            calls.append((result, call))
+        if own:
+            calls.append((result, own))
     return calls
+
+
+def _sets(case: RowCase, cell: CellSpec, device: str) -> int:
+    """Return how many sets of tensors a run takes: of uncached ones, more than twice the cache."""
+    if not case.uncached:
+        return 1
+    if device == "cpu":
+        return _LEAST_SETS
+    row, values = case.row, len(cell.input_gates) + len(cell.inputs)
+    each = row.batch * row.steps * row.hidden * values * DTYPES[case.dtypes[0]].itemsize
+    cache = device_limits(torch.cuda.current_device()).l2
+    return min(max(_LEAST_SETS, math.ceil(2 * cache / each)), _MOST_SETS)
 
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
@@ -127,52 +149,54 @@ def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
     return row.resized(steps=SHORT_STEPS) if wanted else None
 
 
-def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
-    """The warmed-up call; None and a reason in the result if it fails or takes too long."""
+def _prepared(result: Result, inputs: Sequence[Inputs], settings: Settings) -> Calls:
+    """The warmed-up calls; none and a reason in the result if one fails or takes too long."""
     try:
         with within(settings.ready):
             return _warmed_up(result, inputs, settings)
     except TimeoutError as error:
         result.absent = reason(error)
         free(settings.device)
-        return None
+        return []
 
 
-def _warmed_up(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
-    contender = result.contender
+def _warmed_up(result: Result, inputs: Sequence[Inputs], settings: Settings) -> Calls:
+    contender, first = result.contender, inputs[0]
     try:
         if settings.device == "cuda" and contender.variant is not None:
-            sizes = (inputs.cell, inputs.row, contender.dtype)
+            sizes = (first.cell, first.row, contender.dtype)
             result.plan = chosen_plan(*sizes, contender.variant)
-        inputs.draw_all()
+        for each in inputs:
+            each.draw_all()
         wait(settings.device)
         start = time.perf_counter()
-        call = contender.prepare(inputs)
-        output = call.run()
+        calls = [contender.prepare(first)]
+        output = calls[0].run()
         wait(settings.device)
         result.first_seconds = time.perf_counter() - start
         if not bool(output.isfinite().all()):
             result.failures["prepare"] = "its output is not finite"
-            return None
+            return []
         del output
+        calls += map(contender.prepare, inputs[1:])
     except (PlanError, BenchError) as error:
         result.absent = reason(error)
-        return None
+        return []
     except Exception as error:
         # Any error of a contender is reported, and the others go on.
         result.failures["prepare"] = reason(error)
         free(settings.device)
-        return None
+        return []
     for phase in PHASES:
         try:
-            run = _runner(call, phase)
+            run = _runner(calls, phase)
             result.warm_ups[phase] = warm_up(run, settings.device, WARM_UPS, settings.seconds)
             if phase == "forward_backward":
-                result.peak_mib = peak_mib(run, settings.device)
+                result.peak_mib = peak_mib(calls[0].step, settings.device)
         except Exception as error:
             result.failures[phase] = reason(error)
             free(settings.device)
-    return call
+    return calls
 
 
 def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> Plan:
@@ -186,39 +210,44 @@ def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> 
     return choose_plan(PlanQuestion(cell, *sizes, Choice(variant), rounds(kind, None)))
 
 
-def _runner(call: Call, phase: Phase) -> Callable[[], object]:
-    if phase == "forward":
-        return call.run
-    if phase == "forward_backward":
-        return call.step
+def _runner(calls: Calls, phase: Phase) -> Callable[[], object]:
+    """A run of a phase: all calls, one after the other.
+
+    Results stay until as many others are there, so that their memory takes turns too.
+    """
+    runs = [call.step if phase == "forward_backward" else call.run for call in calls]
+    kept: deque[object] = deque(maxlen=len(runs))
 
     def run() -> object:
-        with torch.no_grad():
-            return call.run()
+        with torch.set_grad_enabled(phase != "inference"):
+            if len(runs) == 1:
+                return runs[0]()
+            for each in runs:
+                kept.append(each())
+        return None
 
     return run
 
 
-def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Settings) -> None:
+def _measure_phase(phase: Phase, calls: list[tuple[Result, Calls]], settings: Settings) -> None:
     def failed(place: int, error: Exception) -> None:
         calls[place][0].failures[phase] = reason(error)
 
-    clocks = {
-        place: partial(
-            timed,
-            _runner(call, phase),
-            settings.device,
-            result.warm_ups[phase].ahead if settings.queued else 0,
-        )
-        for place, (result, call) in enumerate(calls)
-    }
+    def clock(place: int) -> Callable[[], tuple[float, float]]:
+        result, own = calls[place]
+        ahead = result.warm_ups[phase].ahead if settings.queued else 0
+        return partial(timed, _runner(own, phase), settings.device, ahead)
+
     times = in_turns(
-        clocks,
+        {place: clock(place) for place in range(len(calls))},
         settings.repeat,
         settings.deadline,
+        shuffled=True,
         enough=lambda runs: sum(device for device, _ in runs) > 1e3 * settings.seconds,
         failed=failed,
     )
-    for place, (result, _) in enumerate(calls):
+    for place, (result, own) in enumerate(calls):
         if phase not in result.failures:
-            result.figures[phase] = Figure.of(times[place])
+            # The calls of a run share its time.
+            shared = [(device / len(own), host / len(own)) for device, host in times[place]]
+            result.figures[phase] = Figure.of(shared)

@@ -6,37 +6,16 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.directions import joined
-from ..codegen.cuda.kinds import variants
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import Plan
-from ..codegen.shape import Dtype, PlanError, Shape
+from ..codegen.shape import PlanError, Shape
 from ..runtime.cuda.products.multiplier import rounds
 from .compile_pool import CompilePool
 from .inputs import DTYPES
-from .rows import Row
-
-
-def compile_ahead(
-    rows: Sequence[tuple[Row, CellSpec]],
-    dtypes: Sequence[str],
-    limits: Limits,
-    wanted: Sequence[str] = (),
-) -> float:
-    """Compile the kernels of rows into the cache; without `wanted`, those of all kinds of plans.
-
-    A failure appears again when the row runs. Gives the seconds that it took.
-    """
-    shapes = [
-        (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)), False)
-        for row, cell in rows
-        for name in dtypes
-    ]
-    return compile_shapes(shapes, limits, wanted or variants())
 
 
 def compile_shapes(

@@ -1,4 +1,4 @@
-"""The measurements of rows, the figures that follow from them, and their JSON record."""
+"""The measurements of cases, and their JSON record."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 from ..codegen.plan import Plan
 from ..codegen.shape import DIRECTIONS
+from .cases import RowCase
 from .contenders.contender import Contender
-from .rows import Row
+from .rows import Pair
 from .timing import Figure, WarmUp
 
 Phase = Literal["forward", "forward_backward", "inference"]
 PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
+TERMS = {"wx ready": "", "with input GEMM": " +"}  # as tables mark them
 
 
 @dataclass
@@ -39,97 +41,87 @@ class Result:
     plan: Plan | None = None
     absent: str = ""
 
-    @property
-    def planned(self) -> tuple[int, int] | None:
-        """The plan's estimates in ns per step, forward and backward."""
-        return self.plan.nanoseconds if self.plan else None
-
-    @property
-    def runs_as(self) -> str:
-        """The variant of the plan that runs, which `"auto"` chooses; empty if there is no plan."""
-        return self.plan.variant if self.plan else ""
-
-    def nanoseconds(self, steps: int) -> tuple[float | None, float | None]:
-        """Nanoseconds per step: of the forward, and of the backward alone."""
+    def record(self, steps: int) -> dict[str, Any]:
+        """All of it, as JSON writes it, for so many steps."""
+        names = ("name", "dtype", "ours", "terms", "variant", "note")
         forward, both = (self.figures.get(p) for p in PHASES[:2])
-        return (
+        took = (
             1e6 * forward.median / steps if forward else None,
             1e6 * (both.median - forward.median) / steps if forward and both else None,
         )
-
-    def over_plan(self, steps: int) -> dict[str, float] | None:
-        """The measured time over the plan's estimate, by direction; None if there is no plan."""
-        if self.planned is None:
-            return None
-        took = zip(DIRECTIONS, self.nanoseconds(steps), self.planned, strict=True)
-        return {name: got / planned for name, got, planned in took if got and planned}
+        planned = self.plan and dict(zip(DIRECTIONS, self.plan.nanoseconds, strict=True))
+        return {
+            **{name: getattr(self.contender, name) for name in names},
+            "runs_as": self.plan.variant if self.plan else None,
+            **{p: asdict(self.figures[p]) if p in self.figures else None for p in PHASES},
+            "failures": self.failures,
+            "first_call_seconds": self.first_seconds,
+            "first_run_seconds": {p: w.first for p, w in self.warm_ups.items()},
+            "peak_mib": self.peak_mib,
+            "nanoseconds_a_step": dict(zip(DIRECTIONS, took, strict=True)),
+            "planned_nanoseconds_a_step": planned,
+        }
 
 
 @dataclass
 class Comparison:
-    """The measurements of a row.
+    """The measurements of a case.
 
     Attributes:
-        row: the sizes.
+        case: the sizes, and who was asked.
         results: one per contender, including those that failed.
         left_out: why a contender was not started, by its name.
         first: seconds to the first result of a new process, by contender.
+        floor: the least milliseconds, as `floor_of` gives them; None if they were not asked for.
     """
 
-    row: Row
+    case: RowCase
     results: list[Result] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     first: dict[str, dict[str, float | str]] = field(default_factory=dict)
-
-    def best_peer(self, contender: Contender, phase: Phase) -> float | None:
-        """Milliseconds of the fastest other library on the terms of a contender, in any dtype.
-
-        None if no peer was measured on these terms.
-        """
-        peers = [
-            result.figures[phase].median
-            for result in self.results
-            if phase in result.figures and not (result.contender.ours or result.contender.note)
-            if result.contender.terms == contender.terms
-        ]
-        return min(peers, default=None)
-
-    def reached(self, result: Result) -> dict[str, bool]:
-        """Which of the row's targets a contender of rnnc meets; targets hold for wx ready."""
-        target, contender = self.row.target, result.contender
-        if target is None or not contender.ours or contender.terms != "wx ready":
-            return {}
-        goals = zip(PHASES, target, strict=False)
-        return {p: result.figures[p].median <= goal for p, goal in goals if p in result.figures}
+    floor: Pair | None = None
 
     def record(self) -> dict[str, Any]:
-        """All measurements of the row, as JSON writes them."""
+        """All measurements of the case, as JSON writes them: what tables read."""
+        case = self.case
         return {
-            **asdict(self.row),
-            "contenders": [self._contender(result) for result in self.results],
+            "name": str(case),
+            **asdict(case.row),
+            "float32": case.float32,
+            "published": case.published and asdict(case.published),
+            "contenders": [result.record(case.row.steps) for result in self.results],
             "left_out": self.left_out,
             "first_result_seconds": self.first,
+            "floor": self.floor,
         }
 
-    def _contender(self, result: Result) -> dict[str, Any]:
-        contender, steps, planned = result.contender, self.row.steps, result.planned
-        figures = {p: asdict(f) for p, f in result.figures.items()}
-        peers = {p: self.best_peer(contender, p) for p in PHASES} if contender.ours else {}
-        names = ("name", "dtype", "ours", "terms", "variant")
-        return {
-            **{name: getattr(contender, name) for name in names},
-            "runs_as": result.runs_as or None,
-            "note": contender.note,
-            **{p: figures.get(p) for p in PHASES},
-            "failures": result.failures,
-            "first_call_seconds": result.first_seconds,
-            "first_run_seconds": {p: w.first for p, w in result.warm_ups.items()},
-            "peak_mib": result.peak_mib,
-            "nanoseconds_a_step": dict(zip(DIRECTIONS, result.nanoseconds(steps), strict=True)),
-            "planned_nanoseconds_a_step": planned and dict(zip(DIRECTIONS, planned, strict=True)),
-            "measured_over_planned": result.over_plan(steps),
-            "times_best_peer": {
-                p: figures[p]["median"] / peer for p, peer in peers.items() if peer and p in figures
-            },
-            "target_reached": self.reached(result),
-        }
+
+def median_of(contender: dict[str, Any] | None, phase: str) -> float | None:
+    """Milliseconds of a contender of a record; the first records of all peers have these alone."""
+    found = contender and contender.get(phase)
+    median: float | None = found["median"] if isinstance(found, dict) else found
+    return median
+
+
+def called(contender: dict[str, Any]) -> str:
+    """The name of a contender of a record, which is its own among those of a case."""
+    return f"{contender['name']}, {contender['dtype']}"
+
+
+def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
+    """A case's record of two runs; contenders of the later one replace the earlier's.
+
+    Example:
+        >>> from rnnc.bench.results import merged
+        >>> one = {"contenders": [{"name": "a", "dtype": "int8"}], "left_out": {"b, int8": ""}}
+        >>> two = {"contenders": [{"name": "b", "dtype": "int8"}], "left_out": {}}
+        >>> both = merged(one, two)
+        >>> [c["name"] for c in both["contenders"]], both["left_out"]
+        (['a', 'b'], {})
+    """
+    if before is None:
+        return now
+    found = {called(each): each for each in (*before["contenders"], *now["contenders"])}
+    left = {**before["left_out"], **now["left_out"]}
+    left = {name: why for name, why in left.items() if name not in found}
+    return {**now, "contenders": list(found.values()), "left_out": left}

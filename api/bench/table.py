@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 
 def plain_table(title: str, words: Sequence[str], numbers: Sequence[str] = ()) -> Table:
@@ -22,6 +23,24 @@ def plain_table(title: str, words: Sequence[str], numbers: Sequence[str] = ()) -
     for column in numbers:
         table.add_column(column, justify="right", no_wrap=True)
     return table
+
+
+def markdown(table: Table) -> str:
+    """A table as the pages have it, without its title.
+
+    Example:
+        >>> from rnnc.bench.table import markdown, plain_table
+        >>> table = plain_table("", ["cell"], ["ms"])
+        >>> table.add_row("lstm", "0.5")
+        >>> print(markdown(table))
+        | cell | ms |
+        |---|---|
+        | lstm | 0.5 |
+    """
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    plain = [[Text.from_markup(cell).plain for cell in column] for column in columns]
+    first, *rest = (f"| {' | '.join(line)} |" for line in zip(*plain, strict=True))
+    return "\n".join([first, f"|{'---|' * len(plain)}", *rest])
 
 
 def pair(values: Sequence[float | None], form: str, scale: float = 1.0) -> str:

@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -112,6 +111,15 @@ def wall(run: Callable[[], object], device: str) -> float:
     return taken
 
 
+def own_time(run: Callable[[], object], count: int = 1) -> float:
+    """Milliseconds per call. One thread has its own clock, which stands still while others run."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
+    for _ in range(count):
+        run()
+    return 1e3 * (clock() - start) / count
+
+
 def clock_of(run: Callable[[], object], device: str, runs: int) -> Callable[[], float]:
     """Warm up, and return what times one run behind queued work, in milliseconds on the device."""
     ahead = warm_up(run, device, runs).ahead
@@ -136,19 +144,12 @@ def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) 
     once, host = timed(run, "cuda", _MOST_AHEAD)
     count = round(1e3 * seconds / (rounds * max(once, host)))
     count = max(1, min(count, _MOST_QUEUED // rounds))
-    events = [
-        torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        for _ in range(rounds + 1)
-    ]
-    ahead = _MOST_AHEAD + 1.5 * host * count * rounds  # so the host never lets the GPU wait
-    torch.cuda._sleep(int(ahead * _CYCLES_PER_MILLISECOND))  # type: ignore[no-untyped-call]
-    for event in events[:-1]:
-        event.record()
+
+    def group() -> None:
         for _ in range(count):
             run()
-    events[-1].record()
-    events[-1].synchronize()
-    took = [float(a.elapsed_time(b)) / count for a, b in pairwise(events)]
+
+    took = [timed(group, "cuda", 0.2 + 1.5 * host * count)[0] / count for _ in range(rounds)]
     return statistics.median(took)
 
 

@@ -27,8 +27,7 @@ import typer
 from networks import NETWORKS, Call, Network
 from rich.table import Table
 from rnnc.bench.report import Record, machine_line
-from rnnc.bench.smallest import seconds
-from rnnc.bench.timing import wall
+from rnnc.bench.timing import own_time, wall
 from rnnc.bench.turns import in_turns
 from torch import Tensor, nn
 
@@ -65,7 +64,7 @@ def compare(network: Network, device: str, budget: float, force: bool) -> dict[s
         differences(before, after) if before else None
         for before, after in zip(*results, strict=True)
     ]
-    clock = partial(wall, device=device) if device == "cuda" else lambda each: 1e3 * seconds(each)
+    clock = partial(wall, device=device) if device == "cuda" else own_time
     sides = zip(("torch", "rnnc"), (theirs, ours), strict=True)
     clocks = {side: partial(clock, partial(run, each, call)) for side, each in sides}
     in_turns(clocks, 3)  # what is compiled, loaded or recorded

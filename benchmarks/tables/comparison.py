@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, of_newest, source, table
+from modules import results_of
 from peers_files import (
     COLUMNS,
     COMMAND,
@@ -14,23 +15,19 @@ from peers_files import (
     Case,
     Contender,
     contender_of,
-    found_in,
     named,
     sizes,
-    times,
+    with_flashrnn,
 )
+from rnnc.bench.drawing import source_of
+from rnnc.bench.results import called, median_of
+from rnnc.bench.suites.checks import Check
+from rnnc.bench.table import markdown
+from rnnc.bench.tables import both_times as times
+from rnnc.bench.tables import cases_table, checks_table
 
-Write = Callable[[dict[str, Any]], str]
-
-
-def _of_run(write: Write) -> Callable[[Path], str]:
-    """Give a text the run of all peers; without one, it says which command measures."""
-
-    def read(results: Path) -> str:
-        found = found_in(results)
-        return missing(COMMAND) if found is None else write(found)
-
-    return read
+_FILES = "comparison-*.json"
+_of_run = of_newest(_FILES, COMMAND, add=with_flashrnn)
 
 
 def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
@@ -72,9 +69,7 @@ def _run(found: dict[str, Any]) -> str:
 @_of_run
 def runs(found: dict[str, Any]) -> str:
     """The machine, the date and the commands of the tables, and where FlashRNN's times are from."""
-    machine = found["machine"]
-    where = f"{machine['device']}, torch {machine['torch']}, {found['date']}"
-    lines = [f"`benchmarks/results/{found['path'].name}`: {where}, by", ""]
+    lines = [f"`benchmarks/results/{found['path'].name}`: {source_of(found)}, by", ""]
     lines += [f"- `{command}`" for command in found.get("commands", [found["command"]])]
     if found["flashrnn"]:
         lines += ["", "FlashRNN's times are of earlier runs:", ""]
@@ -103,21 +98,22 @@ def _lines(
         cases = [case for case in found["cases"] if wanted(case)]
         if not cases:
             return missing(COMMAND)
-        lines = ["cell, heads x units|contender|ms|MiB|first call, s"]
-        for case in cases:
-            name = named(case)
-            own = [c for c in case["contenders"] if shown(c)]
-            for each in sorted(own, key=lambda c: c["forward_backward"] or 1e9):
-                marks = " +" if each["terms"] == "with input GEMM" else ""
-                marks += " *" if each["note"].startswith("another") else ""
-                memory = "-" if each["peak_mib"] is None else f"{each['peak_mib']:.0f}"
-                words = [name, f"{each['name']}, {each['dtype']}{marks}", times(each), memory]
-                lines.append("|".join([*words, f"{each['first_call_seconds'] or 0:.2g}"]))
-                name = ""
-            lines += [f"{name}|{left}: {why}|-||" for left, why in case["left_out"].items()]
-        return f"{table(lines)}\n\n{_legend(found)}"
+        own = [
+            case
+            | {
+                "name": named(case),
+                "contenders": sorted(filter(shown, case["contenders"]), key=_both),
+            }
+            for case in cases
+        ]
+        columns = ["MiB", "first call, s", "rnnc is faster"]
+        return f"{markdown(cases_table(own, columns))}\n\n{_legend(found)}"
 
     return write
+
+
+def _both(contender: Contender) -> float:
+    return median_of(contender, "forward_backward") or 1e9
 
 
 # Layers of one head as torch's users have them.
@@ -131,28 +127,25 @@ loops = _lines(
 linear = _lines(lambda c: c["cell"] == "hgrn")
 
 
-def picture(results: Path) -> str:
+@_of_run
+def picture(found: dict[str, Any]) -> str:
     """The picture of all three."""
-    found = found_in(results)
-    path = found["path"].with_suffix(".png") if found else None
-    if path is None or not path.exists():
+    path = found["path"].with_suffix(".png")
+    if not path.exists():
         return missing(f"{COMMAND}` and `python benchmarks/comparison_plot.py FILE")
     return f"![milliseconds of each](../benchmarks/results/{path.name})"
 
 
-def unmeasured(results: Path) -> str:
+@of_newest(_FILES, COMMAND)
+def unmeasured(found: dict[str, Any]) -> str:
     """Who did not take part, and why."""
-    found = newest(results, "comparison-*.json")
-    if found is None:
-        return missing(COMMAND)
     reasons: dict[tuple[str, str], list[str]] = {}
     for case in found["cases"]:
         for name, why in case["left_out"].items():
             reasons.setdefault((name, why), []).append(named(case))
         for each in case["contenders"]:
             for why in each["failures"].values():
-                key = (f"{each['name']}, {each['dtype']}", why)
-                reasons.setdefault(key, []).append(named(case))
+                reasons.setdefault((called(each), why), []).append(named(case))
     lines = ["contender|cases|the first of them|why"]
     lines += [f"{n}|{len(own)}|{own[0]}|{why}" for (n, why), own in reasons.items()]
     own = table(lines) if reasons else "All contenders ran in all their cases."
@@ -171,7 +164,7 @@ def losses(found: dict[str, Any]) -> str:
     )
     lines = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"]
     for ratio, case, ours, peer in lost:
-        words = [named(case), f"{peer['name']}, {peer['dtype']}"]
+        words = [named(case), called(peer)]
         lines.append("|".join([*words, times(peer), times(ours), f"{ratio:.2f} times"]))
     parts = [text, table(lines)] if lost else [text]
     others = [pair for pair in pairs if pair[3]["note"].startswith("another")]
@@ -192,60 +185,43 @@ def _pairs(cases: Iterable[Case]) -> Iterable[tuple[float, Case, Contender, Cont
     A peer of another dtype is beside rnnc's only one.
     """
     for case in cases:
-        ran = [c for c in case["contenders"] if c["forward_backward"]]
+        ran = [c for c in case["contenders"] if median_of(c, "forward_backward")]
         ours = [c for c in ran if c["name"].startswith("rnnc")]
         for peer in (c for c in ran if not c["name"].startswith("rnnc")):
             own = [c for c in ours if c["terms"] == peer["terms"]]
             own = [c for c in own if c["dtype"] == peer["dtype"]] or own
             if own:
-                yield peer["forward_backward"] / own[0]["forward_backward"], case, own[0], peer
+                yield _both(peer) / _both(own[0]), case, own[0], peer
 
 
 def module_losses(results: Path) -> str:
     """Where modules as users call them, or rows with resets and lengths, are slower than a peer."""
     lines, sources = ["case|peer|peer, ms|rnnc, ms|rnnc is faster"], []
-    for pattern, command, lost in (
-        ("users-cuda-*.json", "rnnc bench --users --ahead", _lost_by_users),
-        ("ragged-cuda-*.json", "rnnc bench --ragged", _lost_by_ragged),
+    for name, command, of in (
+        ("users", "rnnc bench --users --ahead", "torch, "),
+        ("ragged", "rnnc bench --ragged", ""),
     ):
-        found = newest(results, pattern)
-        lines += lost(found["cases"]) if found else ()
+        found = newest(results, f"{name}-cuda-*.json")
+        for result in results_of(found) if found else ():
+            for peer, side in result.peers.items():
+                ratio = result.faster_than(peer) or 1
+                if ratio < 1:
+                    took = f"{side.wall:.3g}|{result.ours.wall:.3g}"
+                    lines.append(f"{result.case}|{of}{peer}|{took}|{ratio:.2f} times")
         sources.append(source(found) if found else missing(command))
     return "\n\n".join([*([table(lines)] if len(lines) > 1 else []), *sources])
-
-
-def _lost_by_users(cases: list[Case]) -> Iterable[str]:
-    for case in sorted((c for c in cases if c["times"]), key=lambda c: c["times"]):
-        if case["times"] < 1:
-            dtype, peer = min(case["peers"].items(), key=lambda each: each[1]["wall"])
-            took = f"{peer['wall']:.3g}|{case['ours']['wall']:.3g}"
-            yield f"{case['name']}|torch, {dtype}|{took}|{case['times']:.2f} times"
-
-
-def _lost_by_ragged(cases: list[Case]) -> Iterable[str]:
-    for case in cases:
-        for name, ratio in case["times"].items():
-            if ratio and ratio < 1 and not name.startswith("rnnc"):
-                took = f"{case['sides'][name]['wall']:.3g}|{case['sides']['rnnc']['wall']:.3g}"
-                yield f"{case['name']}|{name}|{took}|{ratio:.2f} times"
 
 
 @_of_run
 def accuracy(found: dict[str, Any]) -> str:
     """The errors of those that compute the same, over time and of gradients."""
-    lines = ["cell, dtype|contender|h, first eighth|h, last eighth|largest of the gradients"]
-    ran = [check for check in found["checks"] if check["errors"]]
-    for check in sorted(ran, key=lambda c: (c["cell"], c["dtype"], c["errors"]["h"])):
-        gradients = {n: e for n, e in check["errors"].items() if n.startswith("d_")}
-        worst = max(gradients, key=lambda name: gradients[name])
-        spans = [f"{check['over_time'][place]:.1e}" for place in (0, -1)]
-        words = [f"{check['cell']}, {check['dtype']}", check["name"], *spans]
-        lines.append("|".join([*words, f"{gradients[worst]:.1e} ({worst})"]))
+    ran = [Check(**check) for check in found["checks"] if check["errors"]]
+    ran.sort(key=lambda c: (c.cell, c.dtype, c.errors["h"]))
     units, batch, steps = found["checks"][0]["sizes"]
     note = f"Relative errors against float64; {units} units, B {batch}, T {steps}."
     gone = {c["name"]: c["failure"] for c in found["checks"] if c["failure"]}
     note += "".join(f" {name} did not run: {why}." for name, why in gone.items())
-    return f"{table(lines)}\n\n{note} {_run(found)}"
+    return f"{markdown(checks_table(ran))}\n\n{note} {_run(found)}"
 
 
 @of_newest("largest-*.json", "rnnc limits --json")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rnnc.bench.drawing import source_of
+
 
 def newest(
     results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
@@ -27,14 +29,24 @@ def newest(
 
 
 def of_newest(
-    pattern: str, command: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+    pattern: str,
+    command: str,
+    wanted: Callable[[dict[str, Any]], bool] = lambda _: True,
+    add: Callable[[dict[str, Any], Path], dict[str, Any]] = lambda found, _: found,
 ) -> Callable[[Callable[[dict[str, Any]], str]], Callable[[Path], str]]:
-    """Give a text the newest file of a folder; without one, it says which command measures."""
+    """Give a text the newest file of a folder; without one, it says which command measures.
+
+    Args:
+        pattern: of the file's name.
+        command: that measures.
+        wanted: whether a file counts.
+        add: gives the file with what others of the folder add.
+    """
 
     def decorate(write: Callable[[dict[str, Any]], str]) -> Callable[[Path], str]:
         def read(results: Path) -> str:
             found = newest(results, pattern, wanted)
-            return missing(command) if found is None else write(found)
+            return missing(command) if found is None else write(add(found, results))
 
         return read
 
@@ -48,9 +60,7 @@ def missing(command: str) -> str:
 
 def source(content: dict[str, Any]) -> str:
     """The machine, the date and the command of a file."""
-    machine = content["machine"]
-    where = f"{machine['device']}, torch {machine['torch']}"
-    return f"{where}, {content['date']}: `{content['command']}`."
+    return f"{source_of(content)}: `{content['command']}`."
 
 
 def table(lines: list[str]) -> str:

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, of_newest, source, table
+from figures import of_newest, source, table
+from rnnc.bench.table import markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+from language_model.tables import recurrences_table, runs_table, speed_table
 from ranks_plan import lines_of
 
 # One holds the speeds too. Others are of the same models on another text.
@@ -20,18 +23,15 @@ _COMPARISONS = {
 }
 
 
-def language_model(results: Path) -> str:
+@of_newest(_FILES, "python examples/language_model.py compare", lambda found: bool(found["speed"]))
+def language_model(found: dict[str, Any]) -> str:
     """Perplexities of both comparisons, tokens per second, and the recurrences by themselves."""
-    found = newest(results, _FILES, lambda content: bool(content["speed"]))
-    if found is None:
-        return missing("python examples/language_model.py compare")
-    parts = _comparisons(found)
-    if found["speed"]:
-        parts += ["Tokens per second of training:", _speed(found["speed"]["rows"])]
-        alone = found["speed"]["recurrences"]
-        parts += ["An LSTM layer by itself, forward and backward:", _alone(alone)] if alone else []
+    parts, speed = _comparisons(found), found["speed"]
+    parts += ["Tokens per second of training:", markdown(speed_table(speed["rows"]))]
+    alone = markdown(recurrences_table(speed["recurrences"]))
+    parts += ["An LSTM layer by itself, forward and backward:", alone]
     parts += [_pictures(found["path"]), _corpus(found["corpus"]), source(found)]
-    for path in sorted(results.glob(_FILES)):
+    for path in sorted(found["path"].parent.glob(_FILES)):
         other = json.loads(path.read_text("utf-8"))
         if not other["speed"] and other["date"] >= found["date"]:
             parts += [_corpus(other["corpus"]), *_comparisons(other), source(other)]
@@ -44,64 +44,8 @@ def _comparisons(found: dict[str, Any]) -> list[str]:
     for by, title in _COMPARISONS.items():
         runs = [run for run in found["runs"] if run["by"] == by]
         if runs:
-            parts += [f"{title}:", _runs(runs)]
+            parts += [f"{title}:", markdown(runs_table(runs))]
     return parts
-
-
-def _runs(runs: list[dict[str, Any]]) -> str:
-    lines = [
-        "model|size|context x batch|parameters|tokens read|passes|seconds|tokens per second"
-        "|memory, GB|perplexity"
-    ]
-    for run in sorted(runs, key=lambda r: (r["size"], r["context"], r["perplexity"] or 1e9)):
-        cells = [
-            run["label"],
-            run["size"],
-            f"{run['context']} x {run['batch']}",
-            f"{run['parameters'] / 1e6:.1f} M",
-            f"{run['tokens'] / 1e6:.1f} M",
-            f"{run['passes']:.2f}",
-            f"{run['seconds']:.0f}" + ("" if run["complete"] else ", cut"),
-            f"{run['tokens_per_second'] / 1e3:.0f} k",
-            _gigabytes(run["memory"]),
-            f"{run['perplexity']:.2f}" if run["perplexity"] else "not finite",
-        ]
-        lines.append("|".join(cells))
-    return table(lines)
-
-
-def _speed(rows: list[dict[str, Any]]) -> str:
-    """A row per shape and model, beside the Transformer of the same shape."""
-    lines = ["size, context x batch|model|tokens per second|of the Transformer's|memory, GB"]
-    shapes = {
-        (r["size"], r["context"], r["batch"]): r["tokens_per_second"]
-        for r in rows
-        if r["model"] == "transformer" and "failure" not in r
-    }
-    for row in sorted(rows, key=lambda r: (r["size"], r["context"], -r["batch"])):
-        shape = row["size"], row["context"], row["batch"]
-        cells = [f"{shape[0]}, {shape[1]} x {shape[2]}", row["model"]]
-        cells[1] += ", compiled" if row["compiled"] else ""
-        if "failure" in row:
-            cells += [f"did not run: {row['failure'][:60]}", "", ""]
-        else:
-            speed, beside = row["tokens_per_second"], shapes.get(shape)
-            share = f"{100 * speed / beside:.0f} %" if beside else ""
-            cells += [f"{speed / 1e3:.1f} k", share, _gigabytes(row["memory"])]
-        lines.append("|".join(cells))
-    return table(lines)
-
-
-def _alone(rows: list[dict[str, Any]]) -> str:
-    lines = ["units, dtype, B, T|rnnc, heads of 64, ms|nn.LSTM, one head, ms|times"]
-    by_model = {(r["model"], r["width"], r["dtype"]): r for r in rows}
-    for (model, width, dtype), row in by_model.items():
-        peer = by_model.get(("nn-lstm", width, dtype))
-        if model == "lstm" and peer:
-            sizes = f"{width}, {dtype}, {row['batch']}, {row['steps']}"
-            times = f"{row['ms']:.3g}|{peer['ms']:.3g}|{peer['ms'] / row['ms']:.1f}"
-            lines.append(f"{sizes}|{times}")
-    return table(lines)
 
 
 def _pictures(path: Path) -> str:
@@ -119,10 +63,6 @@ def _corpus(corpus: dict[str, Any] | None) -> str:
         f" {len(train['packages'])} packages to train, {held_out['bytes'] / 1e6:.1f} MB of"
         f" {len(held_out['packages'])} others to validate."
     )
-
-
-def _gigabytes(value: int | None) -> str:
-    return "-" if value is None else f"{value / 1e9:.1f}"
 
 
 @of_newest("ranks-*.json", "torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")

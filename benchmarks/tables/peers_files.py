@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from figures import newest, source
+from figures import source
+from rnnc.bench.results import PHASES, median_of
 
 COMMAND = "rnnc bench --peers --device cuda --ahead --limit 220 --json FILE"
 Case = dict[str, Any]
@@ -27,42 +28,34 @@ COLUMNS = {
 }
 
 
-def found_in(results: Path) -> dict[str, Any] | None:
-    """The newest run of all peers."""
-    found = newest(results, "comparison-*.json")
-    return found and with_flashrnn(found, results)
-
-
 def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
     """The file with FlashRNN's times from earlier runs, where the run has none.
 
     Its kernels compile half a minute for each size, so they have runs of their own.
     """
-    earlier, sources = {}, {}
-    # Of its release 1.0.5, the best kernel of each row; then 1.0.8, in one run with rnnc.
-    anchors = newest(results, "cuda-*.json", lambda c: any(r["flashrnn"] for r in c["rows"]))
-    for row in anchors["rows"] if anchors else ():
-        if row["flashrnn"]:
-            earlier[place_of(row)] = row["flashrnn"]
-            where = f"`benchmarks/anchors.json`, {anchors['anchors_measured_on']}"
-            sources[place_of(row)] = f"1.0.5: {where}, whose command was not kept"
-    for path in sorted(results.glob("cuda-*flashrnn*.json")):
+    flashrnn, earlier = COLUMNS["FlashRNN"], {}
+    for path in sorted(results.glob("cuda-*.json")):
         content = json.loads(path.read_text("utf-8"))
         for row in content["rows"]:
-            own = contender_of(row, *COLUMNS["FlashRNN"])
-            if own and own["forward_backward"]:
-                medians = [own[phase]["median"] for phase in ("forward", "forward_backward")]
-                earlier[place_of(row)] = medians
-                sources[place_of(row)] = f"1.0.8: {source(content)[:-1]}"
+            own, place = contender_of(row, *flashrnn), place_of(row)
+            if own and own["forward_backward"]:  # of its release 1.0.8, in one run with rnnc
+                medians = [median_of(own, phase) for phase in PHASES[:2]]
+                earlier[place] = medians, f"1.0.8: {source(content)[:-1]}"
+            elif row["flashrnn"]:  # of 1.0.5, the best kernel of each row
+                where = f"`benchmarks/anchors.json`, {content['anchors_measured_on']}"
+                told = f"1.0.5: {where}, whose command was not kept"
+                earlier.setdefault(place, (row["flashrnn"], told))
     used = []
     for case in found["cases"]:
-        place, own = place_of(case), contender_of(case, *COLUMNS["FlashRNN"])
-        if place in earlier and own is None and contender_of(case, *COLUMNS["rnnc"]):
-            name, dtype = COLUMNS["FlashRNN"]
-            times = dict(zip(("forward", "forward_backward"), earlier[place], strict=True))
-            known = {"name": name, "dtype": dtype, "terms": "wx ready", "note": "", **times}
-            case["contenders"].append(known | {"peak_mib": None, "first_call_seconds": None})
-            used.append(sources[place])
+        place = place_of(case)
+        alone = contender_of(case, *flashrnn) is None and contender_of(case, *COLUMNS["rnnc"])
+        if place in earlier and alone:
+            times, where = earlier[place]
+            known = dict(zip(("name", "dtype"), flashrnn, strict=True))
+            known |= {"terms": "wx ready", "note": "", "peak_mib": None, "failures": {}}
+            known |= dict(zip(PHASES, times, strict=False)) | {"first_call_seconds": None}
+            case["contenders"].append(known)
+            used.append(where)
     return found | {"flashrnn": list(dict.fromkeys(used))}
 
 
@@ -79,15 +72,6 @@ def named(case: Case) -> str:
     """The cell and the sizes, and how products of float32 round if there are any."""
     rounding = {"tf32": ", TF32", "ieee": ", exact"}[case["float32"]]
     return f"{case['cell']}, {sizes(case)}{rounding if 'float32' in case['name'] else ''}"
-
-
-def times(contender: Contender | None) -> str:
-    """Milliseconds of a forward, and of a forward with its backward."""
-    if contender is None:
-        return "-"
-    took = [contender[phase] for phase in ("forward", "forward_backward")]
-    shown = " / ".join("failed" if t is None else f"{t:.3g}" for t in took)
-    return shown + (" (one head)" if contender["note"].startswith("one head") else "")
 
 
 def contender_of(case: Case, name: str, dtype: str) -> Contender | None:

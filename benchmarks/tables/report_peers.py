@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from figures import source
+from rnnc.bench.results import PHASES, median_of
+
 BENCHMARKS = Path(__file__).parents[1]
 FILE = BENCHMARKS.parent / "api" / "report" / "data" / "peers.json"
 STEPS = 1024
-PHASES = ("forward", "forward_backward")
 # A file of results, and the releases of the packages that it measured.
 RUNS = {
     "results/cuda-h200-2026-11-21-queued.json": None,
@@ -58,49 +60,42 @@ def peers() -> dict[str, Any]:
 def _read(path: str) -> tuple[dict[str, Any], str]:
     """A file of results, and its machine, command and name."""
     content = json.loads((BENCHMARKS / path).read_text("utf-8"))
-    on = content["machine"]
-    machine = f"one {on['device']}, torch {on['torch']}, {content['date']}"
-    return content, f"{machine}: `{content['command']}`, benchmarks/{path}"
+    return content, f"one {source(content)[:-1]}, benchmarks/{path}"
 
 
 def _anchors() -> Iterator[Time]:
     anchors = json.loads((BENCHMARKS / "anchors.json").read_text("utf-8"))
-    source = f"{anchors['measured_on']}: benchmarks/anchors.json"
+    where = f"{anchors['measured_on']}: benchmarks/anchors.json"
     for row in _read(next(iter(RUNS)))[0]["rows"]:
         known = anchors["rows"][str(row["number"])]
         if "flashrnn" in known:
-            note = _note(known, "FlashRNN")
-            yield Time(source, row, "FlashRNN 1.0.5", "bfloat16", known["flashrnn"], note)
+            parts = [each.partition(": ") for each in known.get("note", "").split("; ")]
+            note = "; ".join(said for who, _, said in parts if who.startswith("FlashRNN"))
+            yield Time(where, row, "FlashRNN 1.0.5", "bfloat16", known["flashrnn"], note)
         # cuDNN has no heads: where the row has several, it was measured with one.
         if "cudnn" in known and row["heads"] == 1:
-            yield Time(source, row, "cuDNN", "float16", known["cudnn"], INPUT_GEMM)
-
-
-def _note(row: dict[str, Any], package: str) -> str:
-    parts = [part for part in row.get("note", "").split("; ") if part.startswith(package)]
-    return "; ".join(part.partition(": ")[2] for part in parts)
+            yield Time(where, row, "cuDNN", "float16", known["cudnn"], INPUT_GEMM)
 
 
 def _sweeps() -> Iterator[Time]:
-    content, source = _read(SWEEPS)
+    content, where = _read(SWEEPS)
     for point in content["points"].values():
         nn = point.get("nn", {})
         if point["steps"] == STEPS and point["heads"] == 1 and "us" in nn:
-            times = [nn["us"][phase] * STEPS / 1000 for phase in PHASES]
-            yield Time(source, point | {"cell": "lstm"}, "cuDNN", nn["dtype"], times, INPUT_GEMM)
+            times = [nn["us"][phase] * STEPS / 1000 for phase in PHASES[:2]]
+            yield Time(where, point | {"cell": "lstm"}, "cuDNN", nn["dtype"], times, INPUT_GEMM)
 
 
 def _runs() -> Iterator[Time]:
     for path, release in RUNS.items():
-        content, source = _read(path)
+        content, where = _read(path)
         wanted = ("FlashRNN cuda_fused",) if release else ("nn.LSTM", "nn.GRU", "nn.RNN")
-        package = (release, "") if release else ("cuDNN", INPUT_GEMM)
-        for row in content["rows"]:
-            for each in row["contenders"]:
-                ran = all(each[phase] for phase in PHASES) and not each["note"]
-                if ran and row["steps"] == STEPS and each["name"] in wanted:
-                    times = [each[phase]["median"] for phase in PHASES]
-                    yield Time(source, row, package[0], each["dtype"], times, package[1])
+        name, note = (release, "") if release else ("cuDNN", INPUT_GEMM)
+        for row in (row for row in content["rows"] if row["steps"] == STEPS):
+            for each in (c for c in row["contenders"] if c["name"] in wanted and not c["note"]):
+                times = [median_of(each, phase) for phase in PHASES[:2]]
+                if all(times):
+                    yield Time(where, row, name, each["dtype"], times, note)
 
 
 def main() -> None:

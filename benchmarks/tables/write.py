@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,18 @@ import comparison
 from figures import of_newest, source, table
 from language import language_model, several_gpus
 from modules import plans, ragged, users
+from rnnc.bench.table import markdown, pair
+from rnnc.bench.tables import best_of_ours, both_times, cudnn_of, rows_table
 from tracking import state_tracking
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from roofline import shares_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text("utf-8"))["measured_on"]
-_DOCS = (
-    "performance.md",
-    "language_model.md",
-    "comparison.md",
-    "distributed.md",
-    "state_tracking.md",
-)
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in _DOCS))
+_DOCS = ("performance", "language_model", "comparison", "distributed", "state_tracking")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _DOCS))
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BENCH = (
     "rnnc bench --rows all --anchors benchmarks/anchors.json --dtype bfloat16 --queued --ahead"
@@ -53,25 +53,12 @@ def filled(page: str, results: Path = RESULTS) -> str:
 
 
 @of_newest("cuda-*.json", _BENCH, lambda c: _QUEUED in c["method"])
-def rows_table(found: dict[str, Any]) -> str:
+def rows(found: dict[str, Any]) -> str:
     """The table of all rows: rnnc's plan, its GPU time, estimate and target, and the peers."""
-    heads = "row, cell, heads x units, batch|plan|ms|target, ms|us per step|by the model"
-    lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
-    for row, ours in _rows(found):
-        steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
-        cells = [
-            f"{row['number']}, {_sizes(row)}",
-            ours["runs_as"],
-            _phases(ours),
-            _numbers(row["target"] or ()),
-            _numbers(f"{n / 1e3:.2f}" for n in steps.values() if n),
-            _numbers(f"{n / 1e3:.2f}" for n in planned.values()),
-            _cudnn(row),
-            _numbers(row["flashrnn"] or ()),
-        ]
-        lines.append("|".join(cells))
+    aimed = [row for row in found["rows"] if row["target"]]
+    shown = markdown(rows_table(sorted(aimed, key=lambda row: row["number"])))
     note = f"ms: forward / forward + backward; us per step: forward / backward. {source(found)}"
-    return f"{table(lines)}\n\n{note}{_peers_note(found)}"
+    return f"{shown}\n\n{note}{_peers_note(found)}"
 
 
 #: The rows of the README's table, by number.
@@ -82,11 +69,14 @@ _LANDING = (2, 4, 7, 11, 12, 16)
 def landing(found: dict[str, Any]) -> str:
     """A few rows for the README: forward + backward of rnnc, cuDNN and FlashRNN."""
     lines = ["cell, heads x units|rnnc|cuDNN, float16|FlashRNN"]
-    for row, ours in _rows(found):
-        if row["number"] in _LANDING:
-            sizes = _sizes(row).rpartition(",")[0]
-            peers = [_cudnn(row), _numbers(row["flashrnn"] or ())]
-            lines.append("|".join([sizes, _both(_phases(ours)), *map(_both, peers)]))
+    rows = {row["number"]: row for row in found["rows"] if row["target"]}
+    for number in _LANDING:
+        ours = number in rows and best_of_ours(rows[number])
+        if ours:
+            row = rows[number]
+            times = both_times(ours), cudnn_of(row), pair(row["flashrnn"] or (), "g") or "-"
+            sizes = f"{row['cell']}, {row['heads']} x {row['head_dim']}"
+            lines.append("|".join([sizes, *map(_both, times)]))
     note = "cuDNN's times include the product of the input with its weights."
     return f"{table(lines)}\n\n{note} {source(found)}{_peers_note(found)}"
 
@@ -111,29 +101,14 @@ def error(found: dict[str, Any]) -> str:
 @of_newest("roofline-*.json", "python benchmarks/roofline.py")
 def roofline(found: dict[str, Any]) -> str:
     """The table of the parts of a step, and of what warps wait for."""
-    lines = ["row|plan|direction|us per step|exchange %|product %|pointwise %|warps wait for (ncu)"]
-    for number, row in found["rows"].items():
-        for direction, shares in (row["shares"] or {}).items():
-            model = row.get("model_ns", {}).get(direction, {})
-            total = sum(model.values())
-            parts = [
-                f"{100 * shares[part]:.0f}"
-                + (f" ({100 * model[part] / total:.0f})" if total else "")
-                for part in ("exchange", "product", "pointwise")
-            ]
-            stalls = ((row.get("ncu") or {}).get(direction) or {}).get("stalls", {})
-            waits = ", ".join(f"{k} {100 * v:.0f} %" for k, v in list(stalls.items())[:3])
-            took = f"{row['us'][direction]:.2f}"
-            cells = [number, row.get("variant", ""), direction, took, *parts, waits or "-"]
-            lines.append("|".join(cells))
     note = "Shares by leaving out; the cost model's in brackets; exchange is the rest."
     failure = found.get("ncu_failure")
     note += f" No counters: {failure}." if failure else ""
-    return f"{table(lines)}\n\n{note} {source(found)}"
+    return f"{markdown(shares_table(found['rows']))}\n\n{note} {source(found)}"
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
-    "rows": rows_table,
+    "rows": rows,
     "landing": landing,
     "error": error,
     "roofline": roofline,
@@ -145,13 +120,6 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "state_tracking": state_tracking,
     **comparison.TABLES,
 }
-
-
-def _rows(content: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The rows of the table, by number, each with rnnc's contender."""
-    numbered = sorted((r for r in content["rows"] if r["target"]), key=lambda r: r["number"])
-    pairs = [(row, _ours(row)) for row in numbered]
-    return [(row, ours) for row, ours in pairs if ours is not None]
 
 
 def _peers_note(content: dict[str, Any]) -> str:
@@ -172,35 +140,9 @@ def _sizes(row: dict[str, Any]) -> str:
     return f"{row['cell']}, {row['heads']} x {row['head_dim']}, {row['batch']}"
 
 
-def _ours(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The contender `"auto"`; if it was not measured, rnnc's fastest."""
-    ready = [c for c in row["contenders"] if c["variant"] and c["forward_backward"]]
-    ready = [c for c in ready if c["dtype"] == ready[0]["dtype"]]
-    auto = next((c for c in ready if c["variant"] == "auto"), None)
-    return auto or min(ready, key=lambda c: c["forward_backward"]["median"], default=None)
-
-
-def _cudnn(row: dict[str, Any]) -> str:
-    nn = [
-        c
-        for c in row["contenders"]
-        if c["name"].startswith("nn.") and c["dtype"] == "float16" and c["forward_backward"]
-    ]
-    return f"{_phases(nn[0])}{' (one head)' if nn[0]['note'] else ''}" if nn else "-"
-
-
-def _phases(contender: dict[str, Any]) -> str:
-    both = (contender[p]["median"] for p in ("forward", "forward_backward"))
-    return _numbers(f"{median:.3g}" for median in both)
-
-
 def _both(phases: str) -> str:
     """The second of two phases, forward + backward, with its note."""
     return phases.rpartition(" / ")[2]
-
-
-def _numbers(values: Iterable[Any]) -> str:
-    return " / ".join(f"{v:g}" if isinstance(v, int | float) else v for v in values) or "-"
 
 
 if __name__ == "__main__":

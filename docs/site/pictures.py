@@ -60,7 +60,7 @@ def _speed(content: dict[str, Any], path: Path) -> None:
 _DRAW: dict[str, tuple[str, Draw]] = {
     "error-over-time-": (
         "",
-        lambda content, path: _from("benchmarks", "error_plot").plot(content, path),
+        lambda content, path: _from("benchmarks", "error_over_time").plot(content, path),
     ),
     "comparison-": ("", _comparison),
     "language-model-": ("-speed", _speed),

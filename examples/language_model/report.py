@@ -11,6 +11,7 @@ from rich.table import Table
 from rnnc.bench.report import machine_line
 
 from .runs import Places
+from .tables import runs_table
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results"
 COMPARISONS = {"tokens": "equal tokens", "time": "equal wall-clock"}
@@ -75,55 +76,11 @@ def committed(digest: str) -> tuple[dict[str, float | None], str]:
 
 def table(result: dict[str, Any]) -> Table:
     """The runs, beside the committed ones where the corpus is the same."""
-    runs = result["runs"]
     before, told = committed(result["corpus"]["digest"]) if result["corpus"] else ({}, "")
-    shown = Table("model", "run", title="Language models")
-    figures = ["M", "M tokens", "passes", "s", "k/s", "GB", "perplexity"]
-    for name in [*figures, *(["committed"] if before else [])]:
-        shown.add_column(name, justify="right", no_wrap=True)
-    for each in runs:
-        row = [
-            each["label"],
-            f"{each['size']}, {each['by'] or 'alone'}, {each['context']} x {each['batch']}",
-            f"{each['parameters'] / 1e6:.1f}",
-            f"{each['tokens'] / 1e6:.1f}",
-            f"{each['passes']:.2f}",
-            f"{each['seconds']:.0f}" + ("" if each["complete"] else " (cut)"),
-            f"{each['tokens_per_second'] / 1e3:.1f}",
-            gigabytes(each["memory"]),
-            number(each["perplexity"]),
-        ]
-        shown.add_row(*row, *([number(before.get(each["name"]))] if before else []))
+    shown = runs_table(result["runs"], before)
     device = result["machine"] and f" {machine_line(result['machine'])}."
-    words = (
-        "M: parameters. Passes: how often a token was read. k/s: thousands of tokens per second."
-    )
-    shown.caption = f"{words}{device} {told}".strip()
+    shown.caption = f"Passes: how often a token was read.{device} {told}".strip()
     return shown
-
-
-def speed_table(speed: dict[str, Any]) -> Table:
-    """Tokens per second by contender and shape, and the recurrences by themselves."""
-    shown = Table("model", "context x batch", "k tokens/s", "ms per step", "GB")
-    for row in speed["rows"]:
-        shape = f"{row['size']}, {row['context']} x {row['batch']}"
-        if "failure" in row:
-            shown.add_row(row["model"], shape, row["failure"][:60])
-        else:
-            times = f"{row['tokens_per_second'] / 1e3:.1f}", f"{row['ms_per_step']:.1f}"
-            shown.add_row(row["model"], shape, *times, gigabytes(row["memory"]))
-    for row in speed["recurrences"]:
-        sizes = f"alone, {row['width']} units, {row['steps']} x {row['batch']}, {row['dtype']}"
-        shown.add_row(row["model"], sizes, "", f"{row['ms']:.2f}")
-    return shown
-
-
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def gigabytes(value: int | None) -> str:
-    return "-" if value is None else f"{value / 1e9:.1f}"
 
 
 def write(result: dict[str, Any], out: Path) -> None:

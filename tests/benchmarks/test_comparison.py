@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from rnnc.bench.modules.cases import Case
+from rnnc.bench.modules.results import ModuleResult, Side
 
 MACHINE = {"device": "NVIDIA H200", "torch": "2.11"}
 
@@ -99,9 +101,10 @@ def test_tables_over_one_size_have_its_cases(comparison, results):
     assert "1 x 512" not in comparison.over_batch(results)
     text = comparison.single_precision(results)
     assert (
-        "| lstm, 1 x 512, B 64, T 256, exact | nn.LSTM, float32 + | 2.9 / 8.8 | 12 | 0.5 |" in text
+        "| lstm, 1 x 512, B 64, T 256, exact | nn.LSTM, float32 + | 2.9 | 8.8 | 2.9 | 12 | 0.5 |"
+        in text
     )
-    assert "Haste, float32 + | 6 / failed |" in text
+    assert "Haste, float32 + | 6 | failed | 6 |" in text
     assert "TorchRL: no module named torchrl" in text
     assert comparison.linear(results).startswith("Not measured yet")
 
@@ -138,21 +141,22 @@ def test_who_did_not_run_is_said_with_the_reason(comparison, results):
 
 def test_errors_name_the_worst_gradient(comparison, results):
     text = comparison.accuracy(results)
-    assert "| gru, float32 | Haste | 1.0e-04 | 1.0e-03 | 2.0e-03 (d_x) |" in text
+    assert "| gru, float32 | Haste | 1.0e-03 | 1.0e-04 | 1.0e-03 | 2.0e-03 (d_x) |" in text
     assert "TorchRL did not run: not there." in text
 
 
 def test_losses_of_modules_are_read(comparison, tmp_path):
     head = {"date": "2026-11-24", "command": "rnnc bench --users", "machine": MACHINE}
-    peers = {"float32": {"wall": 1.0}, "float16": {"wall": 0.5}}
+    sides = {"float32": Side(1.0), "float16": Side(0.5)}
+    cases = [Case("gru", 4, 2, 3, "bfloat16"), Case("lstm", 4, 2, 3, "bfloat16")]
     users = [
-        {"name": "GRU a", "times": 0.5, "ours": {"wall": 1.0}, "peers": peers},
-        {"name": "GRU b", "times": 1.5, "ours": {"wall": 1.0}, "peers": peers},
+        ModuleResult(case, sides | {"rnnc": Side(ours)}).record()
+        for case, ours in zip(cases, (0.75, 0.25), strict=True)
     ]
     (tmp_path / "users-cuda-x.json").write_text(json.dumps(head | {"cases": users}))
     text = comparison.module_losses(tmp_path)
-    assert "| GRU a | torch, float16 | 0.5 | 1 | 0.50 times |" in text
-    assert "GRU b" not in text
+    assert f"| {cases[0]} | torch, float16 | 0.5 | 0.75 | 0.67 times |" in text
+    assert str(cases[1]) not in text
     assert "Not measured yet: `rnnc bench --ragged`." in text
 
 

@@ -43,7 +43,7 @@ def test_kernels_compile_without_a_part(script, variant, without, direction, tmp
         pytest.skip(str(error))
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
     source = source_of(variant, direction)
-    changed = script("roofline_without").WITHOUT[without](source)
+    changed = script("roofline_kernel").WITHOUT[without](source)
     everything = changed.code + "".join(text for _, text in changed.headers)
     assert ("mma.sync" in everything) == (without != "product")
     equation = {"forward": "tanh_z = tanh(z);", "backward": "d_c = d_c_next_sum*sigmoid_f;"}
@@ -52,7 +52,7 @@ def test_kernels_compile_without_a_part(script, variant, without, direction, tmp
 
 
 def test_equations_become_sums_of_all_that_they_read(script):
-    changed = script("roofline_without").without_pointwise(source_of("block"))
+    changed = script("roofline_kernel").without_pointwise(source_of("block"))
     text = changed.code + "".join(text for _, text in changed.headers)
     body = text[text.index("void pointwise_forward(") :].partition("\n}\n")[0]
     # Six inputs, six outputs.
@@ -61,7 +61,7 @@ def test_equations_become_sums_of_all_that_they_read(script):
 
 
 def test_kernels_that_are_written_otherwise_are_noticed(script):
-    module = script("roofline_without")
+    module = script("roofline_kernel")
     source = source_of("block")
     bare = module.without_product(source)
     with pytest.raises(module.ChangedKernelError, match=r"no mma\.sync in the text of BlockPlan"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from rnnc.bench.modules.cases import Case
+from rnnc.bench.modules.results import ModuleResult, Side
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_rows_are_the_newest_and_auto_s(tables, tmp_path):
     write(tmp_path, "cuda-a-queued.json", "2026-11-21", "each run behind queued work", [old])
     write(tmp_path, "cuda-b-queued.json", "2026-11-22", "each run behind queued work", [row])
     write(tmp_path, "cuda-c.json", "2026-11-23", "from an idle device", [old])
-    text = tables.rows_table(tmp_path)
+    text = tables.rows(tmp_path)
     line = "| 7, lstm, 1 x 768, 16 | grid | 1.1 / 3.1 | 1.5 / 4.2 | 1.00 / 2.00 | 0.90 / 2.10 |"
     assert f"{line} 2.3 / 6.9 | 5 / 13.2 |" in text
     assert "rnnc 2026-11-22" in text
@@ -105,27 +107,26 @@ def test_users_cases_and_plans_are_read(tables, tmp_path):
     machine = {"device": "NVIDIA H200", "torch": "2.11"}
     head = {"date": "2026-11-22", "command": "rnnc bench --users", "machine": machine}
 
-    def case(name, ours, torchs, **more):
-        side = {"wall": torchs, "device": torchs, "host": 0.1, "runs": 9}
-        times = torchs / ours
-        own = {"name": name, "failure": "", "times": times, "device_times": times}
-        return own | {"ours": side | {"wall": ours}, "peers": {"float32": side}} | more
+    def case(module, ours, torchs, mode="training", **more):
+        sides = {"rnnc": Side(ours, ours), "float32": Side(torchs, torchs, 0.1, 9)}
+        return ModuleResult(Case(module, 4, 2, mode=mode), sides | more)
 
-    step = {"stepper": {"wall": 0.012}, "stepper_times": 5.0}
-    cases = [case("LSTM a", 1, 4), case("RNN b", 2, 1), case("LSTM c, step", 0.05, 0.06, **step)]
-    late = {"name": "d", "times": None, "failure": "the time limit was reached"}
-    fewer = head | {"cases": cases[:1]}
-    (tmp_path / "users-cuda-a.json").write_text(json.dumps(head | {"cases": [*cases, late]}))
-    (tmp_path / "users-cuda-b.json").write_text(json.dumps(fewer))
+    stepper = {"rnnc, stepper": Side(0.012)}
+    cases = [case("lstm", 1, 4), case("elman", 2, 1), case("gru", 0.05, 0.06, "step", **stepper)]
+    late = ModuleResult(Case("lstm", 8, 2), failures={"rnnc": "the time limit was reached"})
+    records = [each.record() for each in (*cases, late)]
+    (tmp_path / "users-cuda-a.json").write_text(json.dumps(head | {"cases": records}))
+    (tmp_path / "users-cuda-b.json").write_text(json.dumps(head | {"cases": records[:1]}))
     text = tables.TABLES["users"](tmp_path)
-    assert "worst case: 0.50 times (RNN b); 1 of 3 cases is slower by wall-clock." in text
-    assert "Not measured: 0 that rnnc cannot run, and 1 that the run's time limit cut." in text
+    assert f"- worst case: 0.50 times ({cases[1].case})" in text
+    assert "- slower than torch: 1 of 3 cases by wall-clock" in text
+    assert "- 1 of 4 cases did not run, 1 of them for the time limit" in text
     names = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
-    assert names[1:] == ["| RNN b", "| LSTM c, step", "| LSTM a"]
-    assert "- LSTM c, step: 0.012 / 0.06 ms, 5.00 times" in text
+    assert names[1:] == [f"| {cases[place].case}" for place in (1, 2, 0)]
+    assert f"- rnn.stepper, {cases[2].case}: 0.012 / 0.06 ms, 5.00 times" in text
 
     def tiling(kind, took, estimate, sizes):
-        return {"kind": kind, "took": took, "estimate": estimate, "sizes": sizes}
+        return {"kind": kind, "took": took, "estimate": estimate, "sizes": sizes, "failure": ""}
 
     summary = {
         "geometric mean of auto / best": 1.02,
@@ -135,11 +136,11 @@ def test_users_cases_and_plans_are_read(tables, tmp_path):
         "above 1.1": 1,
         "median error of the estimate": 0.11,
     }
-    kernel = {"case": "LSTM a", "direction": "forward", "chosen": 0, "ratio": 1.25}
+    kernel = {"case": "LSTM a", "direction": "forward", "chosen": 0, "steps": 5}
     own = "one block per head and 4 batch rows; 8 warps, 255 registers per thread (96 hold R)"
     other = "blocks share a head and 16 batch rows; 2 blocks of 32 units, clusters of 2 share K"
     kernel["tilings"] = [tiling("block", 0.5, 0.45, own), tiling("grid", 0.4, 0.6, other)]
-    failed = kernel | {"case": "RNN b", "ratio": None}
+    failed = kernel | {"case": "RNN b", "tilings": [tiling("block", None, 0.5, own)]}
     content = head | {"summary": summary, "kernels": [failed, kernel]}
     (tmp_path / "plans-h200.json").write_text(json.dumps(content))
     text = tables.TABLES["plans"](tmp_path)
@@ -190,8 +191,8 @@ def test_language_models_are_by_comparison_and_perplexity(tables, tmp_path):
     (tmp_path / "language-model-h200-speed.png").write_bytes(b"")
     text = tables.TABLES["language_model"](tmp_path)
     lines = text.splitlines()
-    first = "| rnnc LSTM | 25m | 1024 x 64 | 24.8 M | 40.0 M | 0.75 | 44 | 900 k | 20.0 | 9.88 |"
-    assert lines.index(first) < lines.index("At equal wall-clock:")
+    first = "| rnnc LSTM | 25m | tokens | 1024 x 64 | 24.8 M | 40.0 M | 0.75 | 44 | 900 k | 20.0 |"
+    assert lines.index(f"{first} 9.88 |") < lines.index("At equal wall-clock:")
     assert "| 44, cut | 900 k | 20.0 | not finite |" in text
     assert "| 25m, 8192 x 16 | lstm | 900.0 k | 150 % | - |" in text
     assert "| nn-lstm | did not run: out of memory |" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rnnc.bench.peers.checks import check_all
+from rnnc.bench.suites.checks import check_all
 
 # The last digits of a dtype and of TF32, over 200 steps.
 BOUNDS = {"float32 (ieee)": 1e-5, "float32 (tf32)": 5e-3, "bfloat16": 3e-2, "float16": 5e-3}

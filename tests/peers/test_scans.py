@@ -15,14 +15,13 @@ import pytest
 CHECK = """
 from importlib import import_module
 from rnnc.bench.contenders import scans_over_time
-from rnnc.bench.peers import checks
+from rnnc.bench.suites import checks
 
 scans_over_time.package = lambda module, *_: import_module(module)
 if "{kind}" == "fla":
     loop = import_module("fla.ops.hgrn.naive").naive_recurrent_hgrn
     checks.hgrn_kernel = lambda device: lambda x, g: loop(x, g)[0]
-asked = checks.Asked("cpu", (8, 2, 40), ["{kind}"], 100)
-(found,) = checks._linear(asked, "float32")
+(found,) = checks._linear("cpu", (8, 2, 40), ["{kind}"], 100, "float32")
 assert not found.failure, found.failure
 assert len(found.errors) == 3
 assert max(found.errors.values()) < 1e-6, found.errors

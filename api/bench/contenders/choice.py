@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
 from . import flashrnn, layers
 from .attention import attention
-from .contender import Contender
-from .eager_loops import compiled_loop, compiled_step, graphed_steps, torch_loop
-from .kinds import Kind
-from .ours import eager_loop, module, scan_with_resets, scans
+from .contender import Contender, Kind
+from .eager_loops import loops
+from .ours import eager_loop, module, scan_with_resets, scans, scans_with_zoneout
 from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 
 # What each kind has for the sizes and the dtype of a row.
 _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
-    "torchrl": layers.torchrl_kernels,
-    "haste": layers.haste_layers,
-    "speechbrain": layers.speechbrain_layers,
+    "torchrl": partial(layers.other_layers, "torchrl"),
+    "haste": partial(layers.other_layers, "haste"),
+    "speechbrain": partial(layers.other_layers, "speechbrain"),
     "attention": attention,
     "fla": fla_hgrn,
     "fla-gla": fla_gla,
@@ -33,8 +33,20 @@ def contenders_for(
     dtypes: Sequence[str],
     kinds: Sequence[Kind],
     peer_dtypes: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    resets: float = 0.0,
 ) -> list[Contender]:
     """All contenders of a row; those that compile for a minute run in the first dtype alone.
+
+    Args:
+        row: the cell and the sizes.
+        cell: the cell.
+        device: "cpu" or "cuda".
+        dtypes: of the contenders.
+        kinds: of contenders.
+        peer_dtypes: as `RowCase` has them; so are the next two.
+        variants: kinds of plans of the contenders "scan".
+        resets: the share of all steps at which a row of theirs starts anew.
 
     Example:
         >>> import rnnc
@@ -49,11 +61,13 @@ def contenders_for(
     more = [d for d in peer_dtypes if d not in dtypes]
     for dtype in dtypes:
         if "scan" in kinds:
-            found += scans(dtype, device)
+            found += scans(dtype, device, variants, resets)
         elif "auto" in kinds:
             found.append(next(scans(dtype, device)))
         if "resets" in kinds:
             found.append(scan_with_resets(dtype))
+        if "zoneout" in kinds:
+            found += scans_with_zoneout(dtype)
         if "module" in kinds:
             found.append(module(dtype))
         if "nn" in kinds and row.cell in layers.MODULES:
@@ -63,15 +77,11 @@ def contenders_for(
             found += flashrnn.flashrnn_kernels(row, dtype, kinds)
         for kind, make in _OTHERS.items():
             if kind in kinds:
-                found += make(row, dtype)
+                # In its own dtype, where it has kernels for no dtype that was asked for.
+                tried = (list(make(row, each)) for each in (dtype, *more))
+                found += next(filter(None, tried), [])
         if "loop" in kinds or row.steps <= SHORT_STEPS:
             found.append(eager_loop(dtype))
-        if "torch-loop" in kinds and dtype == dtypes[0]:
-            found.append(torch_loop(dtype))
-        if "compile" in kinds and row.steps <= SHORT_STEPS and dtype == dtypes[0]:
-            found.append(compiled_loop(dtype))
-        if "compile-step" in kinds and dtype == dtypes[0]:
-            found.append(compiled_step(dtype))
-        if "compile-graph" in kinds and dtype == dtypes[0]:
-            found.append(graphed_steps(dtype))
+        if dtype == dtypes[0]:
+            found += loops(row, dtype, kinds)
     return found

@@ -1,13 +1,39 @@
-"""A contender of `rnnc bench`: one implementation in one dtype."""
+"""A contender of `rnnc bench`: one implementation in one dtype; and the kinds of contenders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from ..inputs import Call, Inputs
+from ..rows import BenchError
 
+Kind = Literal[
+    "scan",
+    "module",
+    "nn",
+    "auto",
+    "flashrnn",
+    "flashrnn-alternating",
+    "flashrnn-packed",
+    "torchrl",
+    "haste",
+    "attention",
+    "fla",
+    "fla-gla",
+    "accelerated-scan",
+    "speechbrain",
+    "resets",
+    "zoneout",
+    "loop",
+    "torch-loop",
+    "compile",
+    "compile-step",
+    "compile-graph",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")
 # What a time includes: either wx is given, or the input GEMM and its gradients are part of it.
 Terms = Literal["wx ready", "with input GEMM"]
 
@@ -35,3 +61,17 @@ class Contender:
     variant: str | None = None
     note: str = ""
     start: float = 0
+
+
+def kinds_named(words: str) -> list[Kind]:
+    """The kinds of contenders in a list on the command line.
+
+    Raises:
+        BenchError: there is no such kind.
+    """
+    found = [word.strip() for word in words.split(",")]
+    for word in found:
+        if word not in KINDS:
+            wanted = f"some of {', '.join(KINDS)}"
+            raise BenchError(f"contender {word!r}", wanted, "--contenders scan,nn")
+    return cast(list[Kind], found)

@@ -8,7 +8,7 @@ The reference serves any cell and multiplies gate by gate, so it would be a weak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,16 +16,11 @@ import torch
 from torch import Tensor
 
 from ..inputs import Call, Inputs
-from ..rows import BenchError
-from .contender import Contender
+from ..rows import SHORT_STEPS, BenchError, Row
+from .contender import Contender, Kind
 from .loop_steps import STEPS, Gates
 
 Loop = Callable[..., Tensor]
-
-
-def has_loop(cell: str) -> bool:
-    """Return True if a cell has a plain loop."""
-    return cell in STEPS
 
 
 def plain_loop(
@@ -92,36 +87,34 @@ def _one_step(cell: str, wx: Tensor, weights: Gates, states: Gates, more: Gates)
     return STEPS[cell].run(list(wx.unbind(-1)), times, states, more)
 
 
-def torch_loop(dtype: str) -> Contender:
-    """A plain loop as it is."""
-    return _contender("torch loop", dtype, lambda: plain_loop)
-
-
-def compiled_loop(dtype: str) -> Contender:
-    """A plain loop under torch.compile."""
-    make = partial(torch.compile, plain_loop, fullgraph=True, dynamic=False)
-    return _contender("torch.compile of a loop", dtype, make)
-
-
-def compiled_step(dtype: str) -> Contender:
-    """A plain loop in Python over a step under torch.compile."""
-    return _contender("torch.compile of a step", dtype, _loop_over_compiled_step)
-
-
-def graphed_steps(dtype: str) -> Contender:
-    """The same, but all steps are one CUDA graph, and their backward is another one."""
-    name = "torch.compile of a step, all steps in a CUDA graph"
-    return _contender(name, dtype, _loop_over_compiled_step, graphed=True)
+def loops(row: Row, dtype: str, kinds: Sequence[Kind]) -> Iterator[Contender]:
+    """The loops that were asked for; a whole one is compiled for few steps alone."""
+    for kind, (name, make) in _LOOPS.items():
+        if kind in kinds and (kind != "compile" or row.steps <= SHORT_STEPS):
+            yield _contender(name, dtype, make, graphed=kind == "compile-graph")
 
 
 def _loop_over_compiled_step() -> Loop:
     return partial(_over_time, torch.compile(_one_step, fullgraph=True, dynamic=False))
 
 
+_STEP = "torch.compile of a step"
+_LOOPS: dict[Kind, tuple[str, Callable[[], Loop]]] = {
+    "torch-loop": ("torch loop", lambda: plain_loop),
+    "compile": (
+        "torch.compile of a loop",
+        lambda: torch.compile(plain_loop, fullgraph=True, dynamic=False),
+    ),
+    "compile-step": (_STEP, _loop_over_compiled_step),
+    # Its backward is another graph.
+    "compile-graph": (f"{_STEP}, all steps in a CUDA graph", _loop_over_compiled_step),
+}
+
+
 def _contender(name: str, dtype: str, make: Callable[[], Loop], graphed: bool = False) -> Contender:
     def prepare(inputs: Inputs) -> Call:
         wx, R, b, params, cell = inputs.wx, inputs.R, inputs.b, inputs.params, inputs.row.cell
-        if R is None or not has_loop(cell):
+        if R is None or cell not in STEPS:
             wanted = f"one of {', '.join(STEPS)}"
             raise BenchError(f"no plain loop of {cell}", wanted, "another --contenders")
         if graphed and inputs.device != "cuda":

@@ -14,8 +14,7 @@ from torch import Tensor
 from ...runtime.cuda.driver.device import device_limits
 from ..inputs import Call, Inputs
 from ..rows import BenchError, Row
-from .contender import Contender
-from .kinds import Kind
+from .contender import Contender, Kind
 
 # FlashRNN's gates: with input, with R, with bias.
 CELLS = {"lstm": (4, 4, 4), "slstm": (4, 4, 4), "gru": (3, 3, 4), "elman": (1, 1, 1)}

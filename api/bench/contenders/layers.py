@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..inputs import DTYPES, Call, Inputs
 from ..rows import Row
-from .contender import Contender
+from .contender import Contender, Kind
 from .packages import package
 
 MODULES: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
@@ -36,26 +36,15 @@ def torch_module(row: Row, dtype: str) -> Contender:
     return _layer(MODULES[row.cell][0], row, dtype, _prepare_torch)
 
 
-def torchrl_kernels(row: Row, dtype: str) -> Iterator[Contender]:
-    """TorchRL's kernel of a row's cell in Triton, which takes float32 alone.
+def other_layers(kind: Kind, row: Row, dtype: str) -> Iterator[Contender]:
+    """The layer of a kind for a row's cell, in the dtypes that it has.
 
-    It is called directly, because its modules add the host's time.
+    TorchRL's kernels in Triton are called directly, because its modules add the host's time.
+    Haste's are cuBLAS and a kernel per step. SpeechBrain's SLi-GRU is a loop of torch.
     """
-    if row.cell in _STATES and dtype == "float32":
-        yield _layer("TorchRL", row, dtype, _prepare_torchrl)
-
-
-def haste_layers(row: Row, dtype: str) -> Iterator[Contender]:
-    """Haste's layer of a row's cell in the dtypes that it has: cuBLAS and a kernel per step."""
-    if dtype in _HASTE_DTYPES.get(row.cell, ()):
-        yield _layer("Haste", row, dtype, _prepare_haste)
-
-
-def speechbrain_layers(row: Row, dtype: str) -> Iterator[Contender]:
-    """SpeechBrain's SLi-GRU, which norms the products of its input too: a loop of torch."""
-    if row.cell == "sligru":
-        norm = "a layer norm of its input product too"
-        yield _layer("SpeechBrain", row, dtype, _prepare_speechbrain, norm)
+    name, prepare, dtypes, *differs = _LAYERS[kind]
+    if dtype in dtypes.get(row.cell, ()):
+        yield _layer(name, row, dtype, prepare, *differs)
 
 
 def _layer(
@@ -153,3 +142,16 @@ def _prepare_torchrl(inputs: Inputs) -> Call:
     weights = list(module.parameters())
     run = torchrl_run(row.cell, weights, seed)
     return Call(lambda: run(x), seed, [x, *weights])
+
+
+# What each kind is, and the dtypes of its cells.
+_LAYERS: dict[Kind, Any] = {
+    "torchrl": ("TorchRL", _prepare_torchrl, dict.fromkeys(_STATES, ("float32",))),
+    "haste": ("Haste", _prepare_haste, _HASTE_DTYPES),
+    "speechbrain": (
+        "SpeechBrain",
+        _prepare_speechbrain,
+        {"sligru": tuple(DTYPES)},
+        "a layer norm of its input product too",
+    ),
+}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, cast
 
-from ..rows import BenchError, numbers_named
+from ..cases import among
 
-Named = TypeVar("Named")
 Module = Literal["lstm", "gru", "elman"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 # What is timed: a forward and its backward, a forward without gradients, or one step of either. A
@@ -34,6 +32,7 @@ class Case:
         name: what the case is in practice, where it is one of a kind.
         resets: the share of all steps at which a row starts anew.
         shortest: steps of the shortest row; 0 where all rows are as long as the longest.
+        projected: features of the output of an LSTM; 0 for as many as `hidden`.
 
     Example:
         >>> from rnnc.bench.modules.cases import Case
@@ -56,6 +55,7 @@ class Case:
     name: str = ""
     resets: float = 0.0
     shortest: int = 0
+    projected: int = 0
 
     @property
     def features(self) -> int:
@@ -80,6 +80,7 @@ class Case:
     def __str__(self) -> str:
         shown = {"lstm": "LSTM", "gru": "GRU", "elman": "RNN"}[self.module]
         size = f"{self.layers} x {self.hidden}" if self.layers > 1 else str(self.hidden)
+        size += f" to {self.projected}" if self.projected else ""
         both = "both directions" if self.both else ""
         length = "" if self.stepwise else f"T {self.steps}"
         if self.resets or self.shortest:
@@ -117,32 +118,10 @@ def ragged_cases(device: str, words: str | None = None) -> tuple[Case, ...]:
     return among(_RAGGED_ON_CPU if device == "cpu" else _RAGGED, words, "GRU")
 
 
-def among(cases: tuple[Named, ...], words: str | None, example: str) -> tuple[Named, ...]:
-    """Those of some cases, each with its name as `str`, that a word of the command line names.
-
-    Args:
-        cases: in the order of their numbers.
-        words: a part of their names, or their numbers as in "1-30,45"; None for all.
-        example: of a part of a name, for the error.
-
-    Raises:
-        BenchError: there is no such case.
-    """
-    if words is None:
-        return cases
-    if set(words) <= set("0123456789,- "):
-        numbers = numbers_named(words, len(cases), "case", "--cases 1-3")
-        return tuple(cases[number - 1] for number in numbers)
-    start_of_a_word = re.compile(rf"(?<!\w){re.escape(words)}", re.IGNORECASE)
-    found = tuple(case for case in cases if start_of_a_word.search(str(case)))
-    if not found:
-        wanted = "a part of a case's name, or numbers"
-        raise BenchError(f"--cases {words!r}", wanted, f"--cases {example}")
-    return found
-
-
-def _in_training(dtype: Dtype, *sizes: tuple[Module, int, int, int]) -> tuple[Case, ...]:
-    return tuple(Case(*each, dtype=dtype) for each in sizes)
+def _sized(sizes: str, **more: Any) -> tuple[Case, ...]:
+    """Cases from words such as "lstm 512 64 256": the cell, units, batch rows and steps of each."""
+    each = (words.split() for words in sizes.split(","))
+    return tuple(Case(cast(Module, cell), *map(int, rest), **more) for cell, *rest in each)
 
 
 _BOTH = Case("lstm", 128, 32, 512, "bfloat16", layers=2, both=True)
@@ -150,49 +129,25 @@ _RECOGNISER = Case("lstm", 256, 64, 80, layers=2, both=True, name="recogniser of
 _BASECALLER = Case("lstm", 384, 64, 1600, "float16", layers=5, name="basecaller")
 
 _CUDA: tuple[Case, ...] = (
-    *_in_training(
-        "float32",
-        ("lstm", 512, 64, 256),
-        ("lstm", 1024, 32, 512),
-        ("lstm", 128, 64, 128),
-        ("lstm", 128, 256, 16),
-        ("lstm", 64, 512, 16),
-        ("lstm", 512, 1, 64),
-        ("lstm", 32, 16, 64),
-        ("lstm", 256, 64, 1024),
-        ("lstm", 128, 16, 8192),
-        ("gru", 512, 64, 256),
-        ("gru", 256, 32, 256),
-        ("gru", 1024, 16, 64),
-        ("gru", 128, 256, 16),
-        ("gru", 32, 1, 64),
-        ("elman", 256, 32, 256),
-        ("elman", 128, 256, 16),
-        ("elman", 1024, 64, 64),
+    *_sized(
+        "lstm 512 64 256, lstm 1024 32 512, lstm 128 64 128, lstm 128 256 16, lstm 64 512 16, "
+        "lstm 512 1 64, lstm 32 16 64, lstm 256 64 1024, lstm 128 16 8192, gru 512 64 256, "
+        "gru 256 32 256, gru 1024 16 64, gru 128 256 16, gru 32 1 64, elman 256 32 256, "
+        "elman 128 256 16, elman 1024 64 64",
+        dtype="float32",
     ),
     Case("lstm", 256, 128, 100, layers=2, batch_first=True),
     Case("gru", 64, 128, 16, name="PPO"),
     Case("gru", 64, 128, 64, name="PPO"),
-    *_in_training(
-        "bfloat16",
-        ("lstm", 128, 256, 16),
-        ("lstm", 512, 512, 64),
-        ("lstm", 1024, 64, 256),
-        ("lstm", 256, 32, 1024),
-        ("lstm", 64, 512, 64),
-        ("lstm", 128, 1, 8192),
-        ("gru", 512, 64, 256),
-        ("gru", 128, 256, 16),
-        ("gru", 1024, 16, 1024),
-        ("elman", 512, 64, 256),
+    *_sized(
+        "lstm 128 256 16, lstm 512 512 64, lstm 1024 64 256, lstm 256 32 1024, lstm 64 512 64, "
+        "lstm 128 1 8192, gru 512 64 256, gru 128 256 16, gru 1024 16 1024, elman 512 64 256",
+        dtype="bfloat16",
     ),
     Case("lstm", 512, 16, 1024, "bfloat16", layers=4),
-    *_in_training(
-        "float16",
-        ("lstm", 512, 64, 256),
-        ("lstm", 128, 256, 16),
-        ("lstm", 1024, 32, 512),
-        ("gru", 256, 64, 256),
+    *_sized(
+        "lstm 512 64 256, lstm 128 256 16, lstm 1024 32 512, gru 256 64 256",
+        dtype="float16",
     ),
     Case("lstm", 256, 128, 64, "float16", layers=2, batch_first=True),
     _BOTH,
@@ -221,28 +176,18 @@ _CUDA: tuple[Case, ...] = (
     Case("gru", 256, 32, 64, mode="compiled inference"),
 )
 
-_SEQUENCES_ON_CPU = (
-    Case("lstm", 64, 1, 64),
-    Case("lstm", 128, 16, 16),
-    Case("lstm", 256, 128, 16),
-    Case("lstm", 512, 1, 1),
-    Case("lstm", 512, 16, 64),
-    Case("gru", 64, 128, 64),
-    Case("gru", 128, 1, 16),
-    Case("gru", 256, 16, 64),
-    Case("gru", 512, 128, 1),
+_SEQUENCES_ON_CPU = _sized(
+    "lstm 64 1 64, lstm 128 16 16, lstm 256 128 16, lstm 512 1 1, lstm 512 16 64, gru 64 128 64, "
+    "gru 128 1 16, gru 256 16 64, gru 512 128 1"
 )
 _CPU: tuple[Case, ...] = (
     *_SEQUENCES_ON_CPU,
     *(replace(case, mode="inference") for case in _SEQUENCES_ON_CPU),
-    Case("lstm", 32, 128, 512, mode="inference"),
-    Case("lstm", 64, 32, 512, mode="inference"),
-    Case("lstm", 128, 128, 64, mode="inference"),
-    Case("lstm", 256, 32, 64, mode="inference"),
-    Case("lstm", 512, 8, 64, mode="inference"),
-    Case("lstm", 512, 128, 16, mode="inference"),
-    Case("lstm", 1024, 1, 64, mode="inference"),
-    Case("lstm", 1024, 32, 16, mode="inference"),
+    *_sized(
+        "lstm 32 128 512, lstm 64 32 512, lstm 128 128 64, lstm 256 32 64, lstm 512 8 64, "
+        "lstm 512 128 16, lstm 1024 1 64, lstm 1024 32 16",
+        mode="inference",
+    ),
     Case("lstm", 512, 1, mode="step"),
     Case("lstm", 512, 128, mode="step"),
     Case("gru", 256, 16, mode="step"),

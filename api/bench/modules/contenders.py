@@ -11,14 +11,15 @@ from torch import Tensor, nn
 
 from ...cellspec.library import load
 from ...runtime.module.rnn import RNN
+from ...runtime.nn.conversion.convert import convert
 from ..inputs import DTYPES
 from .cases import Case
+from .results import OURS, STEPPER
 
 Run = Callable[[], object]
 # Makes what runs, and may fail.
 Make = Callable[[], Run]
 
-OURS, STEPPER = "rnnc", "rnnc, stepper"
 _MODULES = {"lstm": nn.LSTM, "gru": nn.GRU, "elman": nn.RNN}
 _CELLS = {"lstm": nn.LSTMCell, "gru": nn.GRUCell, "elman": nn.RNNCell}
 
@@ -57,6 +58,14 @@ def stepper(case: Case, device: str) -> Run:
     return _run(case, module, device, lambda x: step(x)[0])
 
 
+def converted(case: Case, device: str) -> Run:
+    """What `rnnc.convert` makes of torch's module in a case, also where it would leave it."""
+    module = torch_module(case, device, DTYPES[case.dtype])
+    convert(module, force=True)
+    module.train(case.trains)
+    return _run(case, module, device, lambda x: module(x)[0])
+
+
 def torchs(case: Case, device: str, dtype: torch.dtype) -> Run:
     """Return what torch runs in the same case: its module, or for single steps its cell."""
     if case.stepwise:
@@ -82,6 +91,7 @@ def rnnc_module(case: Case, device: str) -> RNN:
         case.features,
         case.hidden,
         num_layers=case.layers,
+        proj_size=case.projected,
         bidirectional=case.both,
         batch_first=case.batch_first,
         device=device,
@@ -101,6 +111,7 @@ def torch_module(case: Case, device: str, dtype: torch.dtype) -> nn.RNNBase:
         case.layers,
         batch_first=case.batch_first,
         bidirectional=case.both,
+        **({"proj_size": case.projected} if case.projected else {}),
         device=device,
         dtype=dtype,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...runtime.cuda.products.multiplier import rounds
 from ...runtime.cuda.tune import Clock, TrialCall
 from ...runtime.store.plan_json import packed_plan
 from ...runtime.store.tuned import Asked
-from ..errors import in_a_line
+from ..errors import reason
 from ..inputs import DTYPES
 from ..timing import queued_launches
 from ..turns import in_turns
@@ -42,7 +42,7 @@ class Tiling:
         estimate: the cost model's, in milliseconds for all steps.
         took: milliseconds on the GPU; None if it failed.
         failure: why it did.
-        plan: the plan by its fields.
+        plan: the plan by its fields; {} in files of before they were kept.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Tiling:
     estimate: float
     took: float | None
     failure: str
-    plan: dict[str, Any]
+    plan: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _took(
 
 
 def _tiling(plan: KernelPlan, took: float | Exception, steps: int) -> Tiling:
-    failure = in_a_line(took) if isinstance(took, Exception) else ""
+    failure = reason(took) if isinstance(took, Exception) else ""
     return Tiling(
         plan.kind,
         f"{plan.mapping}; {plan.sizes}",

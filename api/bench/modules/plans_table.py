@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import statistics
+import re
 from collections.abc import Sequence
+from statistics import geometric_mean, median
 
+from rich.markup import escape
 from rich.table import Table
 
 from ..table import plain_table
-from .plans import PlanResult
+from .plans import PlanResult, Tiling
 
 WORST = 1.1  # the ratio from which a choice counts as wrong
+# The sizes of a tiling that the table shows.
+_SHORT = re.compile(
+    r"\d+ batch rows|\d+ phases|\d+ blocks? of \d+ units|clusters of \d+|\d+ warps"
+    r"|matrix library"
+)
 
 
 def plans_table(found: Sequence[PlanResult]) -> Table:
     """A line per case and direction: `"auto"`'s choice and the fastest, the worst first."""
-    words = ("case", "direction", "auto", "best")
-    numbers = ("ms", "by the model", "best ms", "times")
-    table = plain_table("ms per kernel, auto / best", words, numbers)
+    columns = ["case, direction", "auto", "ms (by the model)", "fastest", "ms (by the model)"]
+    table = plain_table("ms per kernel, auto / fastest", columns, ["times"])
     for each in worst_first(found):
         ratio = each.ratio
-        slow = ratio is None or ratio > WORST
-        times = [each.auto.took, each.auto.estimate, each.best.took]
+        failure = f": {each.auto.failure}" if each.auto.failure else ""
         table.add_row(
-            f"{each.case}: {each.auto.failure}" if each.auto.failure else each.case,
-            each.direction,
-            each.auto.kind,
-            "the same" if each.best is each.auto else f"{each.best.kind}: {each.best.sizes}",
-            *("-" if each is None else f"{each:.4g}" for each in times),
-            "-" if ratio is None else f"{ratio:.3f}",
-            style="red" if slow else "",
+            escape(f"{each.case}, {each.direction}{failure}"),
+            *_words(each.auto),
+            *(("the same", "") if each.best is each.auto else _words(each.best)),
+            "-" if ratio is None else f"{ratio:.2f}",
+            style="red" if ratio is None or ratio > WORST else "",
         )
     return table
+
+
+def _words(tiling: Tiling) -> tuple[str, str]:
+    """A tiling in short words, and its time beside its estimate."""
+    short = ", ".join(match[0] for match in _SHORT.finditer(tiling.sizes))
+    took = "-" if tiling.took is None else f"{tiling.took:.3g}"
+    return f"{tiling.kind}: {short}", f"{took} ({tiling.estimate:.3g})"
 
 
 def worst_first(found: Sequence[PlanResult]) -> list[PlanResult]:
@@ -46,19 +56,14 @@ def plans_summary(found: Sequence[PlanResult]) -> dict[str, float | int | str]:
     if not timed:
         return {"kernels": 0, "failed": len(found)}
     worst, most, _ = timed[0]
-    every = [
-        abs(tiling.estimate / tiling.took - 1)
-        for each in found
-        for tiling in each.tilings
-        if tiling.took
-    ]
+    every = [abs(t.estimate / t.took - 1) for each in found for t in each.tilings if t.took]
     return {
         "kernels": len(timed),
         "failed": len(found) - len(timed),
-        "geometric mean of auto / best": statistics.geometric_mean(r for _, r, _ in timed),
+        "geometric mean of auto / best": geometric_mean(r for _, r, _ in timed),
         "worst": most,
         "worst case": f"{worst.case}, {worst.direction}",
         f"above {WORST}": sum(ratio > WORST for _, ratio, _ in timed),
-        "median error of the estimate": statistics.median(abs(e) for _, _, e in timed),
-        "the same of all tilings": statistics.median(every),
+        "median error of the estimate": median(abs(e) for _, _, e in timed),
+        "the same of all tilings": median(every),
     }

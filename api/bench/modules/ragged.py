@@ -14,7 +14,8 @@ from ...runtime.nn.conversion.convert import convert as rnnc_convert
 from ..contenders.layers import torchrl_run
 from ..inputs import DTYPES
 from .cases import Case
-from .contenders import OURS, Make, Run, rnnc_module, torch_module, training
+from .contenders import Make, Run, rnnc_module, torch_module, training
+from .results import OURS
 
 
 @dataclass(frozen=True)

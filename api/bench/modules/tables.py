@@ -2,86 +2,91 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
+from statistics import geometric_mean
 
+from rich.markup import escape
 from rich.table import Table
 
 from ..table import plain_table
-from .contenders import OURS
-from .measure import Result, Side, UserResult
+from .results import OURS, STEPPER, ModuleResult, Side
 
 
-def users_table(found: Sequence[UserResult], device: str) -> Table:
+def users_table(found: Sequence[ModuleResult]) -> Table:
     """A line per case: milliseconds of rnnc and torch, and how many times as fast rnnc is."""
-    columns = ["wall-clock, idle device", "times"]
-    columns += ["GPU, full queue", "times", "host"] if device == "cuda" else []
-    table = plain_table("ms, rnnc / torch", ["case"], columns)
+    clocks = _clocks(found)
+    columns = [c for name in clocks.values() for c in (f"{name}, ms: rnnc / torch", "times")]
+    table = plain_table("the slowest against torch first", ["case"], columns)
     for result in losses_first(found):
-        slower = result.times is not None and result.times < 1
-        cells = [_both(result, "wall"), _times(result.times)]
-        if device == "cuda":
-            cells += [_both(result, "device"), _times(result.device_times), _both(result, "host")]
+        times = result.times()
+        cells = [
+            cell
+            for clock in clocks
+            for cell in (_both(result, result.ours, clock), _times(result.times(clock)))
+        ]
         name = f"{result.case}: {result.failure}" if result.failure else str(result.case)
-        table.add_row(name, *cells, style="red" if slower else "")
+        table.add_row(escape(name), *cells, style="red" if times and times < 1 else "")
     return table
 
 
-def ragged_table(found: Sequence[Result], device: str) -> Table:
+def ragged_table(found: Sequence[ModuleResult]) -> Table:
     """A line per contender: milliseconds, and how many times as fast rnnc is."""
-    columns = ["wall-clock", *(["GPU"] if device == "cuda" else []), "rnnc is faster"]
-    table = plain_table("forward + backward, ms", ["case", "contender"], columns)
+    clocks = _clocks(found)
+    columns = [*(f"{name}, ms" for name in clocks.values()), "rnnc is faster"]
+    table = plain_table("forward + backward", ["case", "contender"], columns)
     for result in found:
         case = str(result.case)
         for name, side in result.sides.items():
             times = result.faster_than(name) if name != OURS else None
-            on_device = [] if side.device is None else [f"{side.device:.3g}"]
             shown = "" if times is None else f"{times:.2f} times"
-            table.add_row(case, name, f"{side.wall:.3g}", *on_device, shown)
+            table.add_row(case, name, *(_ms(side, clock) for clock in clocks), shown)
             case = ""
         for name, failure in result.failures.items():
-            table.add_row(case, f"{name}: {failure}")
+            table.add_row(case, escape(f"{name}: did not run ({failure})"))
             case = ""
     return table
 
 
-def losses_first(found: Sequence[UserResult]) -> list[UserResult]:
+def losses_first(found: Sequence[ModuleResult]) -> list[ModuleResult]:
     """The results, those without a time first, then from the slowest against torch on."""
-    return sorted(found, key=lambda result: result.times or 0)
+    return sorted(found, key=lambda result: result.times() or 0)
 
 
-def summary(found: Sequence[UserResult]) -> str:
-    """Return what the cases come to, in lines, of which the last are slower than torch."""
-    measured = [(r.times, r) for r in losses_first(found) if r.times is not None]
+def summary(found: Sequence[ModuleResult]) -> list[str]:
+    """Return what the cases come to, in lines."""
+    measured = [(times, r) for r in losses_first(found) if (times := r.times())]
     missing = len(found) - len(measured)
+    late = sum("time limit" in result.failure for result in found if not result.times())
     lines = [f"{missing} of {len(found)} cases did not run"] if missing else []
-    steps = [r for r in found if r.stepper and r.stepper_times]
-    lines += [
-        f"rnn.stepper, {r.case}: {_ms(r.stepper, 'wall')} / {_ms(r.peer, 'wall')} ms,"
-        f" {_times(r.stepper_times)} times; host {_ms(r.stepper, 'host')} ms"
-        for r in steps
-    ]
-    if not measured:
-        return "\n".join(lines)
-    times = [each for each, _ in measured]
-    lines.append(
-        f"geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock"
-    )
-    on_device = [r.device_times for _, r in measured if r.device_times]
-    if on_device:
-        mean = statistics.geometric_mean(on_device)
-        lines.append(f"geometric mean: {mean:.2f} times torch by GPU time")
-    losses = [(each, result.case) for each, result in measured if each < 1]
-    lines += [
-        f"worst case: {times[0]:.2f} times ({measured[0][1].case})",
-        f"slower than torch: {len(losses)} of {len(times)} cases",
-        *(f"  {each:.2f} times: {case}" for each, case in losses),
-    ]
-    return "\n".join(lines)
+    lines[-1:] = [f"{each}, {late} of them for the time limit" if late else each for each in lines]
+    if measured:
+        worst, case = measured[0]
+        means = [f"{geometric_mean(t for t, _ in measured):.2f} times torch by wall-clock"]
+        on_device = [each for _, r in measured if (each := r.times("device"))]
+        means += [f"{geometric_mean(on_device):.2f} times by GPU time"] if on_device else []
+        slower = sum(times < 1 for times, _ in measured)
+        lines += [
+            f"geometric mean: {' and '.join(means)}",
+            f"worst case: {worst:.2f} times ({case.case})",
+            f"slower than torch: {slower} of {len(measured)} cases by wall-clock",
+        ]
+    for result in found:
+        step, times = result.sides.get(STEPPER), result.times(name=STEPPER)
+        if step and times:
+            both = _both(result, step, "wall")
+            lines.append(f"rnn.stepper, {result.case}: {both} ms, {_times(times)} times")
+    return lines
 
 
-def _both(result: UserResult, clock: str) -> str:
-    return " / ".join(_ms(side, clock) for side in (result.ours, result.peer))
+def _clocks(found: Sequence[ModuleResult]) -> dict[str, str]:
+    """The clocks of some results, and the names of their columns."""
+    on_gpu = any(side.device for result in found for side in result.sides.values())
+    return {"wall": "wall-clock", **({"device": "GPU"} if on_gpu else {})}
+
+
+def _both(result: ModuleResult, side: Side | None, clock: str) -> str:
+    """Milliseconds of a side of ours and of the faster of torch's."""
+    return " / ".join(_ms(each, clock) for each in (side, result.peer))
 
 
 def _ms(side: Side | None, clock: str) -> str:

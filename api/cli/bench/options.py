@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...bench.contenders.kinds import DEFAULT_KINDS, KINDS
+from ...bench.contenders.contender import DEFAULT_KINDS, KINDS
 from ..options import cell_words
 
 
@@ -61,7 +61,8 @@ class BenchOptions:
     batch: int | None = _option("Batch rows; the row's, or 16.")
     steps: int | None = _option("Steps; 1024 by default.")
     dtype: str | None = _option(
-        "Some of bfloat16,float16,float32; on a GPU the first two, with --scans the first."
+        "Some of bfloat16,float16,float32; on a GPU the first two, with --peers, --stages and"
+        " --scans those of the cases."
     )
     peer_dtype: str | None = _option(
         "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
@@ -89,8 +90,8 @@ class BenchOptions:
         "A JSON file of targets and other libraries' times to compare with."
     )
     json: Path | None = _option(  # noqa: RUF009 - likewise
-        "With --users, --peers or --stages: a JSON file to add to. Cases that it has are not"
-        " measured again."
+        "With --users, --ragged, --peers, --stages or --scans: a JSON file to add to. Cases that it"
+        " has are not measured again."
     )
     plot: Path | None = _option(  # noqa: RUF009 - likewise
         "A file for a picture of the table, such as users.svg."

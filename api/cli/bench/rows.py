@@ -6,35 +6,40 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from rich.console import Console
 
 from ...bench.anchors import Anchors, read_anchors
-from ...bench.contenders.kinds import DEFAULT_KINDS, Kind, kinds_named
+from ...bench.cases import RowCase
+from ...bench.contenders.contender import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
-from ...bench.measure import Settings, measure_row, short_row
-from ...bench.precompile import compile_ahead
+from ...bench.measure import Settings, measure, short_row
+from ...bench.precompile import compile_shapes
 from ...bench.report import Record, machine_line
 from ...bench.results import Comparison
 from ...bench.rows import BenchError, Row, rows_named
-from ...bench.text import comparison_table, notes, summary_table
+from ...bench.tables import cases_table, notes, rows_table
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Dtype, counted
+from ...codegen.cuda.kinds import variants
+from ...codegen.shape import Dtype, Shape, counted
 from ...errors import RnncError
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
 from ..picture import check_picture, write_picture
 from ..progress import stage, stages
+from .modules import bench_modules
 from .options import BenchOptions
-from .peers import PEERS, STAGES, bench_peers
-from .pictures import rows_marks
-from .ragged import bench_ragged
-from .scans import bench_scans
-from .users import bench_users
+from .pictures import cases_marks
+from .suites import SUITES, bench_suite
+
+_COLUMNS = (
+    *("us per step", "by the model", "MiB", "first call, s", "rnnc is faster"),
+    "times the target",
+)
 
 
 def bench(options: BenchOptions, command: str) -> None:
@@ -49,77 +54,70 @@ def bench(options: BenchOptions, command: str) -> None:
     """
     began = time.monotonic()
     check_picture(options.plot)
-    if options.users:
-        bench_users(options, _device(options.device), command)
+    device = _device(options.device)
+    if options.users or options.ragged:
+        bench_modules(options, device, command)
         return
-    if options.ragged:
-        bench_ragged(options, _device(options.device), command)
-        return
-    if options.scans:
-        device = _device(options.device)
-        dtype = cast(Dtype, _dtypes(options.dtype, device)[0])
-        bench_scans(options, device, dtype, command)
-        return
-    for suite in (PEERS, STAGES):
+    for suite in SUITES:
         if getattr(options, suite.option):
-            bench_peers(suite, options, _device(options.device), command)
+            dtypes = _dtypes(options.dtype, device) if options.dtype else ()
+            bench_suite(suite, options, device, dtypes, command)
             return
-    settings = _settings(options)
+    settings = Settings(device, options.repeat, options.queued)
+    dtypes = _dtypes(options.dtype, device)
+    half = "float16" if device == "cuda" else dtypes[0]
+    words = options.contenders or ",".join(DEFAULT_KINDS)
+    kinds = _kinds(words, options.eager, options.compiled)
+    who = dtypes, kinds, _dtypes(options.peer_dtype or half, device)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors(rows={})
     chosen = _rows(options, anchors)
     deadline = math.inf if options.limit is None else began + options.limit
-    record = Record(settings.device, command, method=settings.method)
+    record = Record(device, command, method=settings.method)
     stem, folder = record.stem + ("-queued" if options.queued else ""), options.output
     record.into(folder and folder / f"{stem}.json")
     print_lines(machine_line(record.machine))
     torch.manual_seed(0)
-    seconds = _compile_all(chosen, settings) if options.ahead else None
-    found: list[Comparison] = []
+    seconds = _compile_all(chosen, device, dtypes) if options.ahead else None
+    found: list[dict[str, Any]] = []
     for number, (row, cell) in enumerate(stages(chosen, "measuring", lambda each: str(each[0]))):
         # The time that a row does not use is left to the others.
         now = time.monotonic()
         settings = replace(settings, deadline=now + (deadline - now) / (len(chosen) - number))
-        short = short_row(row, settings.kinds)
+        short = short_row(row, kinds)
         for each in (row, short) if short else (row,):
-            found.append(measure_row(each, cell, settings))
+            measured = measure(RowCase(each, *who), cell, settings)
             if options.first and each is row:
-                _first(found[-1], cell, settings)
-            print_table(comparison_table(found[-1], settings.device))
-            print_lines(notes(found[-1]))
+                _first(measured, cell, settings)
+            found.append(measured.record())
+            print_table(cases_table(found[-1:], _COLUMNS))
+            print_lines(notes(measured))
             record.write(
                 compiled_ahead_seconds=seconds,
                 anchors_measured_on=anchors.measured_on,
-                rows=[comparison.record() for comparison in found],
+                rows=found,
             )
-    if len(found) > 1 and settings.device == "cuda":
+    if len(found) > 1 and device == "cuda":
         print_lines("")
-        print_table(summary_table(found))
+        print_table(rows_table(found))
     for path in record.paths:
         print_lines(f"wrote {path}")
         _draw(found, record, path.with_suffix(".svg"))
     _draw(found, record, options.plot)
 
 
-def _settings(options: BenchOptions) -> Settings:
-    device = _device(options.device)
-    dtypes = _dtypes(options.dtype, device)
-    default = "float16" if device == "cuda" else dtypes[0]
-    return Settings(
-        device,
-        dtypes,
-        _dtypes(options.peer_dtype or default, device),
-        _kinds(options.contenders or ",".join(DEFAULT_KINDS), options.eager, options.compiled),
-        options.repeat,
-        options.queued,
-    )
-
-
-def _compile_all(rows: list[tuple[Row, CellSpec]], settings: Settings) -> float | None:
+def _compile_all(
+    rows: list[tuple[Row, CellSpec]], device: str, dtypes: tuple[str, ...]
+) -> float | None:
     """Compile the kernels of all rows; the seconds that it took, None on the CPU."""
-    if settings.device != "cuda":
+    if device != "cuda":
         return None
     with stage(f"compiling the kernels of {counted(len(rows), 'row')}"):
-        seconds = compile_ahead(rows, settings.dtypes, device_limits(torch.cuda.current_device()))
+        shapes = [
+            (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)), False)
+            for row, cell in rows
+            for name in dtypes
+        ]
+        seconds = compile_shapes(shapes, device_limits(torch.cuda.current_device()), variants())
     print_lines(f"compiled in {seconds:.1f} s")
     return seconds
 
@@ -166,16 +164,16 @@ def _first(found: Comparison, cell: CellSpec, settings: Settings) -> None:
     for result in found.results:
         contender = result.contender
         scans = contender.ours and contender.terms == "wx ready"
-        if not scans or "prepare" in result.failures or contender.dtype != settings.dtypes[0]:
+        if not scans or "prepare" in result.failures or contender.dtype != found.case.dtypes[0]:
             continue
         if time.monotonic() > settings.deadline:
             found.left_out[f"first result of {contender.name}"] = "the time limit was reached"
             continue
         name = f"{contender.name}, {contender.dtype}"
-        found.first[name] = first_results(found.row, cell, settings.device, contender)
+        found.first[name] = first_results(found.case.row, cell, settings.device, contender)
 
 
-def _draw(found: list[Comparison], record: Record, path: Path | None) -> None:
+def _draw(found: list[dict[str, Any]], record: Record, path: Path | None) -> None:
     try:
         check_picture(path)
     except RnncError as error:
@@ -183,4 +181,4 @@ def _draw(found: list[Comparison], record: Record, path: Path | None) -> None:
         Console(stderr=True, highlight=False).print(f"no picture: {error}", markup=False)
         return
     label = "ms; + with its input GEMM; * one head only, or another function"
-    write_picture(path, f"rnnc bench: {record.title}", label, list(rows_marks(found)))
+    write_picture(path, f"rnnc bench: {record.title}", label, list(cases_marks(found)))

@@ -10,8 +10,8 @@ TABLE = "docs/nn.md#where-torch-is-faster"
 # What the functions below look at.
 DECIDED_ON = "class, directions, units, dtype and device, not by batch or steps"
 
-# Units up to which torch's modules are faster on a CPU, as `benchmarks/cpu_nn.py` measures: its
-# LSTM of one direction in float32, which oneDNN has as one operation, and its cells.
+# Units up to which torch's modules are faster on a CPU, as `benchmarks/cpu_users.py --nn` measures:
+# its LSTM of one direction in float32, which oneDNN has as one operation, and its cells.
 _SMALL_LSTM, _SMALL_CELL = 64, 256
 
 # A projected LSTM, which oneDNN lacks. The kernels multiply by R' P, which has more elements than

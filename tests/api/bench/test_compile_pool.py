@@ -11,8 +11,8 @@ import pytest
 import rnnc
 from rnnc.bench import compile_pool
 from rnnc.bench.compile_pool import CompilePool
-from rnnc.bench.precompile import compile_ahead, compile_shapes
-from rnnc.bench.rows import ROWS
+from rnnc.bench.precompile import compile_shapes
+from rnnc.codegen.cuda.kinds import variants
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
@@ -38,9 +38,8 @@ def compiled(monkeypatch):
 
 
 def test_what_is_compiled_ahead_is_compiled_once(compiled):
-    row = ROWS[2]
-    cell, h200 = rnnc.cells.lstm, limits_of("H200")
-    assert compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
+    shapes = [(rnnc.cells.lstm, Shape(12, 64, 16, 1024), False)]
+    assert compile_shapes(shapes, limits_of("H200"), variants()) > 0
     assert compiled.pop() is None, "the workers ended"
     names = sorted(f"{p[1].kind} {p[1].direction}" for p in compiled if p)
     kinds = ["alternating", "block", "cluster", "grid"]

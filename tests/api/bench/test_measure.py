@@ -9,22 +9,24 @@ import pytest
 import rnnc
 import torch
 from rnnc.bench import measure as bench
+from rnnc.bench.cases import RowCase
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.first_call import first_result
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.measure import Settings, measure_row
+from rnnc.bench.measure import Settings, measure
 from rnnc.bench.results import PHASES, Comparison, Result
 from rnnc.bench.rows import Row
 from rnnc.bench.timing import WarmUp, timed
 from rnnc.codegen.shape import PlanError
 
 ROW = Row("lstm", 2, 4, 2, 6)
-SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)
+CASE = RowCase(ROW, ("float32",), ("scan", "module", "nn", "loop"))
+SETTINGS = Settings("cpu", repeat=3)
 
 
 @pytest.fixture(scope="module")
 def found() -> Comparison:
-    return measure_row(ROW, rnnc.cells.lstm, SETTINGS)
+    return measure(CASE, rnnc.cells.lstm, SETTINGS)
 
 
 def test_every_contender_is_measured_in_every_phase(found):
@@ -58,7 +60,7 @@ def test_a_failing_contender_is_reported_and_the_others_go_on(monkeypatch):
         for name, prepare in (("broken", broken), ("late", late), ("infinite", infinite))
     ]
     monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
-    results = measure_row(ROW, rnnc.cells.lstm, SETTINGS).results
+    results = measure(CASE, rnnc.cells.lstm, SETTINGS).results
     assert [r.failures for r in results] == [
         {"prepare": "ValueError: no nvcc second line"},
         {"inference": "RuntimeError: only in inference"},
@@ -73,15 +75,15 @@ def test_a_variant_without_a_plan_is_left_out_with_its_constraint(monkeypatch):
 
     chosen = [Contender("rnnc block", "float32", True, "wx ready", planless)]
     monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
-    without = measure_row(ROW, rnnc.cells.lstm, SETTINGS)
+    without = measure(CASE, rnnc.cells.lstm, SETTINGS)
     assert not without.results
     reason = "no such plan: found head dim 768; wanted at most 256"
     assert without.left_out == {"rnnc block, float32": reason}
 
 
 def test_nobody_starts_after_the_deadline():
-    settings = Settings("cpu", ("float32",), kinds=("scan", "nn"), deadline=time.monotonic() - 1)
-    late = measure_row(ROW, rnnc.cells.lstm, settings)
+    settings = Settings("cpu", deadline=time.monotonic() - 1)
+    late = measure(CASE, rnnc.cells.lstm, settings)
     assert not late.results
     assert late.left_out["nn.LSTM, float32"] == "the time limit was reached"
 
@@ -92,8 +94,8 @@ def test_who_compiles_for_long_does_not_start_shortly_before_the_deadline(monkey
 
     chosen = [Contender("FlashRNN", "float32", False, "wx ready", slow, start=60)]
     monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
-    settings = Settings("cpu", ("float32",), deadline=time.monotonic() + 10)
-    late = measure_row(ROW, rnnc.cells.lstm, settings)
+    settings = Settings("cpu", deadline=time.monotonic() + 10)
+    late = measure(CASE, rnnc.cells.lstm, settings)
     assert late.left_out == {
         "FlashRNN, float32": "the time limit was reached: it would compile for 60 s"
     }
@@ -102,9 +104,10 @@ def test_who_compiles_for_long_does_not_start_shortly_before_the_deadline(monkey
 def test_after_the_deadline_runs_are_few():
     def late(deadline: float) -> list[int]:
         result = Result(Contender("a", "float32", False, "wx ready", lambda _: NotImplemented))
+        result.warm_ups["forward"] = WarmUp(0.1, 0.1)
         call = bench.Call(lambda: torch.ones(()), torch.ones(()), [])
-        settings = Settings("cpu", ("float32",), repeat=9, deadline=deadline)
-        bench._measure_phase("forward", [(result, call)], settings)
+        settings = Settings("cpu", repeat=9, deadline=deadline)
+        bench._measure_phase("forward", [(result, [call])], settings)
         return [f.runs for f in result.figures.values()]
 
     assert late(time.monotonic() - 1) == [3]

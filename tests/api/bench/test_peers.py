@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import rnnc
 import torch
+from rnnc.bench.cases import RowCase, float32_products
 from rnnc.bench.contenders import attention as attention_room
 from rnnc.bench.contenders import eager_loops, flashrnn
 from rnnc.bench.contenders.choice import contenders_for
-from rnnc.bench.contenders.kinds import KINDS
-from rnnc.bench.contenders.layers import haste_layers
+from rnnc.bench.contenders.contender import KINDS
+from rnnc.bench.contenders.layers import other_layers
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.peers import checks, measure
-from rnnc.bench.peers.cases import PeerCase, float32_products, peer_cases
+from rnnc.bench.measure import Settings, measure
 from rnnc.bench.rows import BenchError, Row
+from rnnc.bench.suites import checks
+from rnnc.bench.suites.cases import peer_cases
 from rnnc.bench.time_limit import within
 from rnnc.cli.app import app
-from rnnc.cli.bench import peers as command
+from rnnc.cli.bench import suites as command
 from rnnc.codegen.cuda.limits import limits_of
 from typer.testing import CliRunner
 
 NEW = ("torchrl", "haste", "attention", "fla", "fla-gla", "accelerated-scan")
 LAYER = Row("lstm", 1, 6, 3, 5)
+SETTINGS = Settings("cpu", repeat=2, queued=True, ready=60)
 
 
 def chosen(row: Row, dtype: str, *kinds: str) -> dict[str, object]:
@@ -44,7 +48,7 @@ def test_each_takes_part_where_it_has_kernels():
     assert {c.note for c in (single["TorchRL"], single["Haste"])} == {""}
     assert "Haste" in chosen(Row("gru", 1, 64), "float16")
     assert not {"Haste", "TorchRL"} & chosen(Row("lstm", 1, 64), "float16").keys()
-    assert not list(haste_layers(Row("slstm", 1, 64), "float32"))
+    assert not list(other_layers("haste", Row("slstm", 1, 64), "float32"))
 
 
 def test_another_function_is_never_the_best_peer():
@@ -72,14 +76,15 @@ def test_attention_is_torchs_over_the_same_units(monkeypatch):
     assert [g.shape for g in call.step()] == [(3, 2, 5, 3)] * 3
 
 
-@pytest.mark.parametrize("contender", [eager_loops.compiled_step, eager_loops.compiled_loop])
-def test_compiled_loops_are_the_cell(contender, monkeypatch):
+@pytest.mark.parametrize("kind", ["compile-step", "compile"])
+def test_compiled_loops_are_the_cell(kind, monkeypatch):
     """Traced as a whole, without a code generator: that compiles for a minute."""
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **more: compiled(f, backend="eager", **more))
     row = Row("lstm", 2, 3, 2, 4)
     inputs = Inputs(rnnc.cells.lstm, row, "float32", "cpu")
-    call = contender("float32").prepare(inputs)
+    (contender,) = eager_loops.loops(row, "float32", [kind])
+    call = contender.prepare(inputs)
     wanted = eager_loops.plain_loop("lstm", inputs.wx, inputs.R, inputs.b)
     torch.testing.assert_close(call.run(), wanted)
     exact = torch.autograd.grad(wanted, call.inputs, call.seed)
@@ -129,10 +134,10 @@ def test_checks_see_a_wrong_gradient(monkeypatch):
     def ours(cell, units, to):
         right = original(cell, units, to)
 
-        def wrong(x, weights):
-            shifted = weights["weight_hh_l0"] * 1.01
-            fixed = weights["weight_hh_l0"].detach() * 0.01
-            return right(x, weights | {"weight_hh_l0": shifted - fixed})
+        def wrong(given):
+            shifted = given["weight_hh_l0"] * 1.01
+            fixed = given["weight_hh_l0"].detach() * 0.01
+            return right(given | {"weight_hh_l0": shifted - fixed})
 
         return wrong
 
@@ -178,18 +183,16 @@ def haste(cell: str):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_haste_gets_torchs_weights_in_its_order(cell, monkeypatch):
     monkeypatch.setattr(checks, "haste_layer", lambda cell, *_: haste(cell))
-    asked = checks.Asked("cpu", (4, 2, 5), ["haste"], 60)
-    (found,) = checks._layers(asked, cell, "float32", "ieee")
+    (found,) = checks._layers("cpu", (4, 2, 5), ["haste"], 60, cell, "float32", "ieee")
     assert not found.failure
     assert max(found.errors.values()) < 1e-6
 
 
 def test_the_record_has_the_times_and_the_reasons():
-    case = PeerCase(Row("lstm", 1, 4, 2, 40), ("float32",), ("auto", "nn", "fla"))
-    end = time.monotonic() + 60
-    found = measure.measure_peers(case, "cpu", case.kinds, 2, end, 60)
+    case = RowCase(Row("lstm", 1, 4, 2, 40), ("float32",), ("auto", "nn", "fla"))
+    found = measure(case, rnnc.cells.lstm, SETTINGS).record()
     assert [c["name"] for c in found["contenders"]] == ["rnnc", "nn.LSTM"]
-    assert found["contenders"][0]["forward_backward"] > 0
+    assert found["contenders"][0]["forward_backward"]["median"] > 0
     assert found["left_out"].keys() == {"fla chunk_hgrn, float32"}
 
 
@@ -204,8 +207,8 @@ def test_a_contender_that_compiles_for_too_long_leaves_the_others(monkeypatch):
             return
 
     monkeypatch.setattr(attention_room, "_attention", endless)
-    case = PeerCase(Row("lstm", 1, 4, 2, 40), ("float32",), ("attention", "nn"))
-    found = measure.measure_peers(case, "cpu", case.kinds, 2, time.monotonic() + 60, 3.0)
+    case = RowCase(Row("lstm", 1, 4, 2, 40), ("float32",), ("attention", "nn"))
+    found = measure(case, rnnc.cells.lstm, replace(SETTINGS, ready=3.0)).record()
     assert [c["name"] for c in found["contenders"]] == ["nn.LSTM"]
     assert found["left_out"] == {"torch SDPA, float32": "it was not compiled within 3 s"}
 
@@ -241,7 +244,7 @@ def test_rnnc_s_kernels_are_compiled_for_the_products_of_the_case():
     tf32, ieee = (
         {
             kernel.tf32
-            for kernel in command._kernels(PeerCase(row, ("float32",), (), float32=how), h200)
+            for kernel in command._kernels(RowCase(row, ("float32",), (), float32=how), h200)
         }
         for how in ("tf32", "ieee")
     )

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 import torch
 from rich.console import Console
-from rnnc.bench.modules import measure
 from rnnc.bench.modules import ragged as room
 from rnnc.bench.modules.cases import Case, ragged_cases
+from rnnc.bench.modules.measure import measure_modules
 from rnnc.bench.modules.ragged import ragged_inputs
 from rnnc.bench.modules.tables import ragged_table
 from rnnc.bench.rows import BenchError
@@ -64,27 +64,19 @@ def by_layer(rnn, case):
             ]
 
 
-def test_a_contender_that_fails_is_a_line(monkeypatch):
-    def contenders(case, given):
-        yield "rnnc", lambda: lambda: None
-        yield "broken", lambda: 1 / 0
-
-    monkeypatch.setattr(measure, "ragged_contenders", contenders)
-    found = measure.measure_ragged(RESETS, "cpu", 3, 0.1)
-    assert found.failures == {"broken": "division by zero"}
+def test_a_contender_that_fails_is_a_line():
+    contenders = [("rnnc", lambda: lambda: None), ("broken", lambda: 1 / 0)]
+    found = measure_modules(RESETS, contenders, "cpu", 3)
+    assert found.failures == {"broken": "ZeroDivisionError: division by zero"}
     assert list(found.record()["sides"]) == ["rnnc"]
     console = Console(width=200, record=True)
-    console.print(ragged_table([found], "cpu"))
-    assert "broken: division by zero" in console.export_text()
+    console.print(ragged_table([found]))
+    assert "broken: did not run (ZeroDivisionError: division by zero)" in console.export_text()
 
 
-def test_a_contender_that_compiles_for_too_long_is_a_line(monkeypatch):
-    def contenders(case, given):
-        yield "rnnc", lambda: lambda: None
-        yield "slow", lambda: time.sleep(60)
-
-    monkeypatch.setattr(measure, "ragged_contenders", contenders)
-    found = measure.measure_ragged(RESETS, "cpu", 3, 0.1, ready=0.2)
+def test_a_contender_that_compiles_for_too_long_is_a_line():
+    contenders = [("rnnc", lambda: lambda: None), ("slow", lambda: time.sleep(60))]
+    found = measure_modules(RESETS, contenders, "cpu", 3, ready=0.2)
     assert found.failures == {"slow": "it was not compiled within 0 s"}
     assert list(found.sides) == ["rnnc"]
 

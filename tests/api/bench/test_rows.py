@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc.bench.anchors import read_anchors
-from rnnc.bench.contenders.eager_loops import has_loop
-from rnnc.bench.contenders.kinds import kinds_named
+from rnnc.bench.contenders.contender import kinds_named
+from rnnc.bench.contenders.loop_steps import STEPS
 from rnnc.bench.measure import short_row
 from rnnc.bench.rows import ROWS, BenchError, rows_named
 
@@ -21,7 +21,7 @@ def test_every_row_has_a_cell_and_targets_below_its_anchors():
     assert list(anchors.rows) == list(ROWS)
     for row in map(anchors.at, ROWS.values()):
         assert row.cell in rnnc.cells.names()
-        assert has_loop(row.cell)
+        assert row.cell in STEPS
         assert row.target.forward < row.flashrnn.forward
         assert row.target.forward_backward < row.flashrnn.forward_backward
 

@@ -1,4 +1,4 @@
-"""`rnnc bench --scans`: its floor is what the bytes take, its table says who did not run."""
+"""`rnnc bench --scans`: its floor is what the bytes take, and no cache holds its tensors."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import json
 import pytest
 import rnnc
 import torch
+from rnnc.bench import measure as bench
+from rnnc.bench.cases import RowCase
 from rnnc.bench.inputs import Call
+from rnnc.bench.measure import Settings, measure
+from rnnc.bench.results import Comparison
 from rnnc.bench.rows import BenchError, Row
-from rnnc.bench.scans import measure
-from rnnc.bench.scans.cases import ScanCase, scan_cases
-from rnnc.bench.scans.floor import copy_speed, floor_of
-from rnnc.bench.scans.measure import measure_scans
-from rnnc.bench.scans.table import reasons, scans_table
+from rnnc.bench.suites.cases import scan_cases
+from rnnc.bench.suites.floor import copy_speed, floor_of
+from rnnc.bench.tables import cases_table
 from rnnc.cli.app import app
-from rnnc.cli.bench import rows, scans
-from rnnc.cli.console import print_table
+from rnnc.cli.bench import suites
 from typer.testing import CliRunner
 
-SMALL = ScanCase(Row("mingru_highway", 1, 4, 2, 9), ways=("auto",), peers=("fla",), resets=0.2)
+SMALL = RowCase(
+    Row("mingru_highway", 1, 4, 2, 40), ("float32",), ("scan", "fla"), resets=0.2, uncached=True
+)
+
+
+def measured() -> Comparison:
+    return measure(SMALL, rnnc.cells.mingru_highway, Settings("cpu", repeat=2, queued=True))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_the_floor_counts_numbers_once(name, forward, both):
 
 def test_special_functions_may_take_longer(monkeypatch):
     """Two of the forward of HGRN: a sigmoid and a silu; those of params alone are computed once."""
-    monkeypatch.setattr("rnnc.bench.scans.floor._multiprocessors", lambda _: 1e-9)
+    monkeypatch.setattr("rnnc.bench.suites.floor._multiprocessors", lambda _: 1e-9)
     row = Row("hgrn", 1, 1, 1, 1000)
     hgrn = floor_of(rnnc.cells.hgrn, row, "bfloat16", 1e12, "cpu")
     assert hgrn.forward == pytest.approx(1e3 * 1000 * 2 / 28)
@@ -53,40 +60,66 @@ def test_a_cell_with_R_has_no_floor():  # noqa: N802
 
 
 def test_a_copy_counts_what_it_reads_and_writes(monkeypatch):
-    monkeypatch.setattr("rnnc.bench.scans.floor.clock_of", lambda run, device, runs: lambda: 4.0)
+    monkeypatch.setattr("rnnc.bench.suites.floor.median_time", lambda run, device, runs: 4.0)
     assert copy_speed("cpu", 10**6) == pytest.approx(2e6 / 4e-3)
 
 
 def test_every_case_has_a_cell_without_R():  # noqa: N802
-    kinds = {rnnc.cells.get(case.row.cell).recurrence.kind for case in scan_cases()}
+    kinds = {rnnc.cells.get(case.row.cell).recurrence.kind for case in scan_cases("cuda")}
     assert kinds == {"affine", "diagonal"}
     with pytest.raises(BenchError, match="--cases 'gru'"):
-        scan_cases("gru")
+        scan_cases("cuda", "gru")
+
+
+def test_the_variants_of_a_case_take_part_and_haste_in_its_own_dtype():
+    (case,) = scan_cases("cuda", "indrnn")
+    asked = case.dtypes, case.kinds, case.peer_dtypes, case.variants
+    found = bench.contenders_for(case.row, rnnc.cells.indrnn, "cuda", *asked)
+    assert [(each.name, each.dtype) for each in found] == [
+        *((f"rnnc {way}", "bfloat16") for way in ("walk", "scan", "auto")),
+        ("Haste", "float32"),
+        ("fla chunk_hgrn", "bfloat16"),
+        ("accelerated-scan", "bfloat16"),
+    ]
 
 
 def test_a_run_takes_all_sets_and_its_time_is_shared(monkeypatch):
-    """An `Input` has a value per unit and a gradient; outputs of as many runs stay."""
+    """An `Input` has a value per unit and a gradient."""
     seen = []
 
-    def clock_of(run, device, runs):
-        def clock():
-            run()
-            return 6.0
-
-        return clock
+    def timed(run, device, ahead):
+        run()
+        return 6.0, 3.0
 
     def recorded(self):
         seen.append(self)
         return torch.autograd.grad(self.run(), self.inputs, self.seed)
 
-    monkeypatch.setattr(measure, "clock_of", clock_of)
-    monkeypatch.setattr(measure, "_sets", lambda *_: 3)
+    monkeypatch.setattr(bench, "timed", timed)
+    monkeypatch.setattr(bench, "_sets", lambda *_: 3)
     monkeypatch.setattr(Call, "step", recorded)
-    found = measure_scans(SMALL, "cpu", "float32", 1e9, 2)
-    assert found.sets == 3
-    assert found.took["rnnc auto"] == (2.0, 2.0)
+    figures = measured().results[0].figures
+    assert {figure.median for figure in figures.values()} == {2.0}
+    assert {figure.host for figure in figures.values()} == {1.0}
     assert len({call.inputs[0].data_ptr() for call in seen}) == 3
-    assert {tuple(call.inputs[-1].shape) for call in seen} == {(9, 2, 1, 4)}
+    assert {tuple(call.inputs[-1].shape) for call in seen} == {(40, 2, 1, 4)}
+
+
+def test_results_of_a_run_stay_until_as_many_others_are_there():
+    """So that their memory takes turns too."""
+    made = []
+
+    def forward():
+        made.append(torch.zeros(1))
+        return made[-1].clone()
+
+    calls = [Call(forward, torch.zeros(1), []) for _ in range(2)]
+    run = bench._runner(calls, "inference")
+    assert run() is None
+    assert len(made) == 2
+    (kept,) = [cell.cell_contents for cell in run.__closure__ if "deque" in str(cell)]
+    assert len(kept) == 2
+    assert bench._runner(calls[:1], "inference")() == 0
 
 
 def test_resets_reach_the_call(monkeypatch):
@@ -97,50 +130,33 @@ def test_resets_reach_the_call(monkeypatch):
         raise BenchError("enough", "", "")
 
     monkeypatch.setattr("rnnc.bench.contenders.ours.scan", scan)
-    assert measure_scans(SMALL, "cpu", "float32", 1e9, 2).left_out.keys() >= {"rnnc auto"}
-    assert given["reset"].shape == (2, 9)
+    assert measured().left_out.keys() >= {"rnnc, float32"}
+    assert given["reset"].shape == (2, 40)
     assert given["reset"].dtype == torch.bool
 
 
-def test_who_did_not_run_has_a_line_and_a_reason(capsys):
-    found = measure_scans(SMALL, "cpu", "float32", 1e9, 2)
-    print_table(scans_table([found, found]))
-    lines = capsys.readouterr().out.splitlines()
-    names = [" ".join(line.split()[:-1]) for line in lines]
-    assert "mingru_highway, 1 x 4, batch 2, 9 steps, 20 % resets, float32 floor" in " ".join(names)
-    assert sum(line.split()[-4:] == ["chunk_hgrn", "-", "-", "-"] for line in lines) == 2
-    assert reasons([found, found]).startswith("fla chunk_hgrn: found device 'cpu'")
-    assert "\n" not in reasons([found, found])
-
-
-def test_the_command_refuses_a_cpu_and_other_cases():
-    run = CliRunner()
-    refused = run.invoke(app, ["bench", "--scans", "--device", "cpu"])
-    assert refused.exit_code == 1
-    assert "found:  --scans on a CPU" in refused.stderr
-    assert "write:  --device cuda" in refused.stderr
-    assert run.invoke(app, ["bench", "--scans", "--device", "cpu", "--cases", "99"]).exit_code == 1
+def test_times_stand_beside_the_floor():
+    found = measured()
+    found.floor = rnnc.bench.rows.Pair(0.5, 1e-9)
+    table = cases_table([found.record()])
+    names = list(table.columns[1].cells)
+    assert names[:2] == ["floor", "rnnc, float32"]
+    assert names[2].startswith("fla chunk_hgrn, float32: found device 'cpu'")
+    assert next(iter(table.columns[0].cells)) == str(SMALL)
+    least = [float(each) for each in table.columns[-1]._cells[1].split(" / ")]
+    forward, both = (found.results[0].figures[p].median for p in ("forward", "forward_backward"))
+    assert least == pytest.approx([forward / 0.5, both / 1e-9], rel=0.01)
 
 
 def test_the_command_writes_its_record(monkeypatch, tmp_path):
-    """With the measurement of a GPU replaced by that of a CPU."""
-    monkeypatch.setattr(rows, "_device", lambda _: "cuda")
-    monkeypatch.setattr(scans, "copy_speed", lambda _: 4.18e12)
-    monkeypatch.setattr(scans, "Record", lambda _, *more, **head: original("cpu", *more, **head))
-    monkeypatch.setattr(
-        scans, "measure_scans", lambda case, _, *rest: measure_scans(SMALL, "cpu", *rest)
-    )
+    monkeypatch.setattr(suites, "copy_speed", lambda _: 4.18e12)
     path = tmp_path / "found.json"
-    words = ["bench", "--scans", "--cases", "4", "--repeat", "2", "--dtype", "float32"]
+    words = ["bench", "--scans", "--device", "cpu", "--cases", "resets", "--repeat", "2"]
     outcome = CliRunner().invoke(app, [*words, "--json", str(path)])
     assert outcome.exit_code == 0, outcome.output
-    assert "a copy reads and writes 4.18 TB/s" in outcome.stdout
     content = json.loads(path.read_text())
     assert content["copy_speed"] == 4.18e12
     (case,) = content["cases"]
-    assert case["took"]["rnnc auto"].keys() == {"forward", "forward_backward"}
-    assert case["floor"].keys() == case["took"]["rnnc auto"].keys()
-    assert case["left_out"].keys() == {"fla chunk_hgrn"}
-
-
-original = scans.Record
+    assert [each["name"] for each in case["contenders"]] == ["rnnc"]
+    assert case["floor"][1] > case["floor"][0] > 0
+    assert "times the floor" in outcome.output

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.bench.contenders import eager_loops, layers
+from rnnc.bench.contenders import eager_loops, layers, loop_steps
 from rnnc.bench.inputs import Inputs
-from rnnc.bench.peers.text import peers_table
 from rnnc.bench.rows import BenchError, Row
-from rnnc.bench.stages.cases import stage_cases
+from rnnc.bench.suites.cases import stage_cases
+from rnnc.bench.tables import cases_table
 from rnnc.cli.app import app
 from typer.testing import CliRunner
 
@@ -29,7 +29,7 @@ def test_the_cases_are_those_of_the_docs():
     assert round(block.published.microseconds.forward) == 55
     for case in (*stage_cases("cuda"), *stage_cases("cpu")):
         assert rnnc.cells.get(case.row.cell).has_stages
-        assert eager_loops.has_loop(case.row.cell)
+        assert case.row.cell in loop_steps.STEPS
         assert {"auto", "resets", "torch-loop", "compile-graph"} <= set(case.kinds)
 
 
@@ -42,7 +42,7 @@ def test_all_steps_in_a_graph_are_the_loop(monkeypatch):
     )
     cell, row = rnnc.cells.block_gru, Row("block_gru", 2, 3, 2, 4)
     inputs = Inputs(cell, row, "float32", "cpu")
-    contender = eager_loops.graphed_steps("float32")
+    (contender,) = eager_loops.loops(row, "float32", ["compile-graph"])
     with pytest.raises(BenchError, match="a GPU, which has CUDA graphs"):
         contender.prepare(inputs)
     object.__setattr__(inputs, "device", "cuda")
@@ -72,12 +72,12 @@ def test_speechbrain_gets_rows_first(monkeypatch):
     monkeypatch.setitem(sys.modules, "speechbrain.nnet", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "speechbrain.nnet.RNN", room)
     row = Row("sligru", 1, 4, 2, 5)
-    (contender,) = layers.speechbrain_layers(row, "float32")
+    (contender,) = layers.other_layers("speechbrain", row, "float32")
     call = contender.prepare(Inputs(rnnc.cells.sligru, row, "float32", "cpu"))
     assert call.run().shape == call.seed.shape == (2, 5, 4)
     assert [g.shape for g in call.step()] == [t.shape for t in call.inputs]
     assert contender.note
-    assert not [*layers.speechbrain_layers(Row("gru", 1, 4), "float32")]
+    assert not [*layers.other_layers("speechbrain", Row("gru", 1, 4), "float32")]
 
 
 def test_the_table_compares_on_the_same_terms():
@@ -98,11 +98,11 @@ def test_the_table_compares_on_the_same_terms():
         "left_out": {},
         "published": {"by": "TorchRL", "microseconds": [55.2, 122.3], "where": "GB200"},
     }
-    table = peers_table([case])
+    table = cases_table([case])
     assert list(table.columns[-2].cells) == ["", "1.5 / 1.5", "", "30 / 30", "5 / 5"]
     assert list(table.columns[-1].cells) == ["TorchRL 55.2 / 122 (GB200)", "", "", "", ""]
     del case["published"]
-    assert [column.header for column in peers_table([case]).columns][-1] == "rnnc is faster"
+    assert [column.header for column in cases_table([case]).columns][-1] == "rnnc is faster"
 
 
 def test_the_command_writes_its_record(tmp_path):

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 from rnnc.bench.anchors import read_anchors
+from rnnc.bench.cases import RowCase
 from rnnc.bench.contenders import layers
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.results import Comparison, Result
 from rnnc.bench.rows import ROWS
-from rnnc.bench.text import comparison_table, notes, summary_table
+from rnnc.bench.tables import cases_table, notes, rows_table
 from rnnc.bench.timing import Figure
 from rnnc.cli.app import app
+from rnnc.cli.bench.rows import _COLUMNS
 from rnnc.cli.console import print_table
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
 from rnnc.codegen.cuda.cost.estimate import StepEstimate
@@ -36,7 +38,7 @@ def run(*words: str) -> Outcome:
 def test_rows_are_measured_and_written(folder):
     outcome = run(*TINY, "--rows", "2,14", "--output", "here")
     assert outcome.exit_code == 0, outcome.output
-    assert "row 2: lstm, 1 x 4, batch 2, 40 steps: ms" in outcome.stdout
+    assert "row 2: lstm, 1 x 4, batch 2, 40 steps, float32 (tf32)" in outcome.stdout
     assert "nn.RNN, float32 +" in outcome.stdout
     written = sorted((folder / "here").iterdir())
     assert [p.suffix for p in written] == [".json", ".svg"]
@@ -57,7 +59,7 @@ def test_a_cell_of_the_caller_s_own_and_a_loop_at_few_steps():
     )
     outcome = run(*TINY, "--cell", "mine.py:mine", "--steps", "5", "--contenders", "scan")
     assert outcome.exit_code == 0, outcome.output
-    assert "mine, 1 x 4, batch 2, 5 steps: ms" in outcome.stdout
+    assert "mine, 1 x 4, batch 2, 5 steps, float32 (tf32)" in outcome.stdout
     assert "eager loop, float32" in outcome.stdout
 
 
@@ -68,13 +70,13 @@ def test_a_contender_that_fails_is_shown(monkeypatch):
     monkeypatch.setitem(layers.MODULES, "lstm", ("nn.LSTM", broken))
     outcome = run(*TINY, "--contenders", "scan,nn")
     assert outcome.exit_code == 0
-    assert "nn.LSTM, float32: failed: RuntimeError: out of luck" in outcome.stdout
+    assert "  prepare: RuntimeError: out of luck" in outcome.stdout
 
 
 def test_a_limit_says_what_it_left_out():
     outcome = run(*TINY, "--limit", "0")
     assert outcome.exit_code == 0
-    assert "left out: nn.LSTM, float32: the time limit was reached" in outcome.stdout
+    assert "nn.LSTM, float32: the time limit was reached" in outcome.stdout
 
 
 def test_a_missing_matplotlib_is_no_failure(monkeypatch, folder):
@@ -137,27 +139,25 @@ def test_the_table_of_a_gpu(capsys):
         )
 
     anchors = read_anchors(Path(__file__).parents[3] / "benchmarks/anchors.json")
-    found = Comparison(anchors.at(ROWS[2]))
+    found = Comparison(RowCase(anchors.at(ROWS[2]), ("bfloat16",), ()))
     found.results += [
         result("rnnc auto", 0.4, 1.5, True),
         result("FlashRNN cuda_fused", 3.0, 8.0, False),
     ]
     found.first["rnnc auto, bfloat16"] = {"cold": 1.5, "cached": 0.05}
-    print_table(comparison_table(found, "cuda"))
+    print_table(cases_table([found.record()], _COLUMNS))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "row 2: lstm, 12 x 64, batch 16, 1024 steps: ms"
     assert lines[2] == (
-        "rnnc auto, bfloat16 (alternating) 0.4 1.5 0.4 0.39 / 1.07 0.13 / 0.19 0.34 / 0.90 123"
-        " yes / no"
+        "row 2: lstm, 12 x 64, batch 16, 1024 steps, bfloat16 rnnc auto, bfloat16 (alternating)"
+        " 0.4 1.5 0.4 0.39 / 1.07 0.34 / 0.90 123 29 0.889 / 1.15"
     )
-    assert lines[3] == "FlashRNN cuda_fused, bfloat16 3 8 3 2.93 / 4.88 123"
+    assert lines[3] == "FlashRNN cuda_fused, bfloat16 3 8 3 2.93 / 4.88 123 29 7.5 / 5.33"
     said = notes(found)
     assert "anchors: target 0.45 / 1.3, FlashRNN 2.94 / 7.86" in said
     assert "first result of rnnc auto, bfloat16: cold 1.50 s, cached 0.05 s" in said
-    assert "FlashRNN cuda_fused, bfloat16: first result after 28.7 s" in said
-    print_table(summary_table([found]))
+    print_table(rows_table([found.record()]))
     last = " ".join(capsys.readouterr().out.splitlines()[-1].split())
     assert last == (
-        "row 2: lstm, 12 x 64, batch 16, 1024 steps (alternating, bfloat16) 0.4 / 1.5 0.45 / 1.3"
-        " yes / no 0.39 / 1.07 0.34 / 0.90 auto 0.4 / 1.5 3 / 8"
+        "2, lstm, 12 x 64, 16 alternating 0.4 / 1.5 0.45 / 1.3 0.39 / 1.07 0.34 / 0.90 -"
+        " 2.94 / 7.86"
     )

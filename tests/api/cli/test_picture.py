@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 import rnnc
+from rnnc.bench.cases import RowCase
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.modules.cases import ragged_cases
-from rnnc.bench.modules.measure import Result, Side, UserResult
 from rnnc.bench.modules.plans import PlanResult, Tiling
+from rnnc.bench.modules.results import ModuleResult, Side
 from rnnc.bench.results import Comparison
 from rnnc.bench.results import Result as RowResult
 from rnnc.bench.rows import Pair, Row
 from rnnc.bench.timing import Figure
-from rnnc.cli.bench.pictures import (
-    peers_marks,
-    plans_marks,
-    ragged_marks,
-    rows_marks,
-    users_marks,
-)
+from rnnc.cli.bench.pictures import cases_marks, modules_marks, plans_marks
 from rnnc.cli.picture import Mark, write_picture
 from rnnc.codegen.cuda.limits import limits_of
 
@@ -75,10 +70,11 @@ def test_rows_have_marks_of_both_phases_of_the_model_and_of_targets():
     result.plan = rnnc.plan_for(rnnc.cells.lstm, rnnc.Shape(1, 32), limits_of("H200"))
     nn = Contender("nn.LSTM", "float16", False, "with input GEMM", auto.prepare, note="one head")
     peer = RowResult(nn, {"forward": result.figures["forward"]})
-    marks = list(rows_marks([Comparison(row, [result, peer])]))
+    case = RowCase(row, ("bfloat16",), ())
+    marks = list(cases_marks([Comparison(case, [result, peer]).record()]))
     forward, backward = (1e-3 * each for each in result.plan.nanoseconds)
     first = {
-        mark.series: (mark.value, mark.ours) for mark in marks if mark.row == f"{row}: forward"
+        mark.series: (mark.value, mark.ours) for mark in marks if mark.row == f"{case}: forward"
     }
     assert first == {
         "rnnc auto, bfloat16": (2.0, True),
@@ -118,10 +114,10 @@ def test_figures_that_are_missing_have_no_mark(capsys):
 
 def test_users_have_marks_of_both_sides():
     record = json.loads((RESULTS / "users-cuda-h200-2026-11-23.json").read_text())["cases"][0]
-    ours, stepper, peer = users_marks([UserResult.of_record(record)])
-    assert (ours.row, ours.value, ours.ours) == (record["name"], record["ours"]["wall"], True)
-    assert stepper.value == (record["stepper"] and record["stepper"]["wall"])
-    assert peer.value == min(side["wall"] for side in record["peers"].values())
+    marks = list(modules_marks([ModuleResult.of_record(record)]))
+    assert marks[0] == Mark(record["name"], "rnnc", record["ours"]["wall"], ours=True)
+    theirs = {mark.series: mark.value for mark in marks[1:]}
+    assert theirs == {dtype: side["wall"] for dtype, side in record["peers"].items()}
 
 
 def test_plans_have_marks_of_the_choice_of_the_fastest_and_of_the_model():
@@ -136,16 +132,19 @@ def test_plans_have_marks_of_the_choice_of_the_fastest_and_of_the_model():
 
 def test_ragged_rows_and_peers_have_marks_of_each_contender():
     case = ragged_cases("cpu")[0]
-    sides = {"rnnc": Side(1.0, None, None, 3), "torch": Side(2.0, None, None, 3)}
-    assert list(ragged_marks([Result(case, sides)])) == [
+    sides = {"rnnc": Side(1.0), "torch": Side(2.0)}
+    assert list(modules_marks([ModuleResult(case, sides)])) == [
         Mark(str(case), "rnnc", 1.0, ours=True),
         Mark(str(case), "torch", 2.0),
     ]
+    own = {"dtype": "float32", "terms": "wx ready", "note": ""}
     contenders = [
-        {"name": "rnnc auto", "dtype": "float32", "forward_backward": 3.0},
-        {"name": "Haste", "dtype": "float32", "forward_backward": None},
+        own | {"name": "rnnc auto", "forward_backward": 3.0},
+        own | {"name": "Haste", "forward_backward": None},
     ]
-    assert list(peers_marks([{"name": "a case", "contenders": contenders}])) == [
+    record = {"name": "a case", "contenders": contenders, "floor": [0.5, 1.5]}
+    assert list(cases_marks([record], ["forward_backward"])) == [
         Mark("a case", "rnnc auto, float32", 3.0, ours=True),
         Mark("a case", "Haste, float32", None),
+        Mark("a case", "floor", 1.5),
     ]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,18 +21,16 @@ from torch.func import functional_call
 from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan.scan import scan
-from ..contenders.kinds import Kind
+from ..cases import Float32, float32_products
+from ..contenders.contender import Kind
 from ..contenders.layers import MODULES, haste_layer, torchrl_run
 from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel
 from ..errors import reason
 from ..inputs import DTYPES
 from ..time_limit import within
 from ..timing import free
-from .cases import Float32, float32_products
 
-# From the input, (T, B, H), to h at all steps, by the parameters' names.
-Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]
-# From all that is given, by name, to h at all steps.
+# From all that is given, by name, to h at all steps; of a layer from "x", (T, B, H), then weights.
 Scan = Callable[[dict[str, Tensor]], Tensor]
 _OURS = {"lstm": LSTM, "gru": GRU}
 _SPANS = 8
@@ -74,26 +72,24 @@ def check_all(
         kinds: of contenders.
         ready: seconds that one may take, compilation included.
     """
-    asked, cuda = Asked(device, sizes, kinds, ready), device == "cuda"
+    asked, cuda = (device, sizes, kinds, ready), device == "cuda"
     for cell in ("lstm", "gru"):
         for dtype in ("float32", "bfloat16", "float16") if cuda else ():
-            yield from _layers(asked, cell, dtype)
-        yield from _layers(asked, cell, "float32", "ieee")
+            yield from _layers(*asked, cell, dtype)
+        yield from _layers(*asked, cell, "float32", "ieee")
     for dtype in ("float32", "bfloat16") if cuda else ("float32",):
-        yield from _linear(asked, dtype)
+        yield from _linear(*asked, dtype)
 
 
-class Asked(NamedTuple):
-    """The arguments of `check_all`."""
-
-    device: str
-    sizes: tuple[int, int, int]
-    kinds: Collection[Kind]
-    ready: float
-
-
-def _layers(asked: Asked, cell: str, dtype: str, float32: Float32 = "tf32") -> Iterator[Check]:
-    device, sizes, kinds, ready = asked
+def _layers(
+    device: str,
+    sizes: tuple[int, int, int],
+    kinds: Collection[Kind],
+    ready: float,
+    cell: str,
+    dtype: str,
+    float32: Float32 = "tf32",
+) -> Iterator[Check]:
     exact_products = float32 == "ieee" or dtype != "float32"
     own: set[Kind] = {"auto", "nn"}
     own |= {"torchrl"} if dtype == "float32" and (device == "cpu" or not exact_products) else set()
@@ -109,8 +105,8 @@ def _layers(asked: Asked, cell: str, dtype: str, float32: Float32 = "tf32") -> I
 
     torchs = _of_module(module)
     truth = _of_module(MODULES[cell][1](units, units).to(device, torch.float64))
-    wanted = _results(_on_leaves(truth), _doubles({"x": x, **given}), seed.double())
-    contenders: dict[Kind, tuple[str, Callable[[], Layer]]] = {
+    wanted = _results(truth, _doubles({"x": x, **given}), seed.double())
+    contenders: dict[Kind, tuple[str, Callable[[], Scan]]] = {
         "auto": ("rnnc", lambda: _ours(cell, units, to)),
         "nn": (MODULES[cell][0], lambda: torchs),
         "torchrl": ("TorchRL", lambda: _torchrl(cell, seed)),
@@ -121,57 +117,56 @@ def _layers(asked: Asked, cell: str, dtype: str, float32: Float32 = "tf32") -> I
         for kind, (name, make) in contenders.items():
             if kind in own and kind in kinds:
 
-                def results(make: Callable[[], Layer] = make) -> dict[str, Tensor]:
-                    return _results(_on_leaves(make()), {"x": x, **given}, seed)
+                def results(make: Callable[[], Scan] = make) -> dict[str, Tensor]:
+                    return _results(make(), {"x": x, **given}, seed)
 
                 yield _compared(Check(cell, name, shown, sizes), results, wanted, ready)
     free(device)
 
 
-def _of_module(module: nn.Module) -> Layer:
-    return lambda x, weights: functional_call(module, weights, (x,))[0]
+def _of_module(module: nn.Module) -> Scan:
+    return lambda given: functional_call(module, _weights(given), (given["x"],))[0]
 
 
-def _on_leaves(layer: Layer) -> Scan:
-    def run(leaves: dict[str, Tensor]) -> Tensor:
-        return layer(leaves["x"], {name: t for name, t in leaves.items() if name != "x"})
-
-    return run
+def _weights(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in given.items() if name != "x"}
 
 
-def _ours(cell: str, units: int, to: dict[str, Any]) -> Layer:
+def _ours(cell: str, units: int, to: dict[str, Any]) -> Scan:
     return _of_module(_OURS[cell](units, units, **to))
 
 
-def _torchrl(cell: str, like: Tensor) -> Layer:
+def _torchrl(cell: str, like: Tensor) -> Scan:
     rows = like.transpose(0, 1).contiguous()
     torchrl_run(cell, [], rows)  # whether it can be imported
 
-    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        call = torchrl_run(cell, list(weights.values()), rows)
-        return call(x.transpose(0, 1).contiguous()).transpose(0, 1)
+    def run(given: dict[str, Tensor]) -> Tensor:
+        call = torchrl_run(cell, list(_weights(given).values()), rows)
+        return call(given["x"].transpose(0, 1).contiguous()).transpose(0, 1)
 
     return run
 
 
-def _haste(cell: str, units: int, device: str, dtype: str) -> Layer:
+def _haste(cell: str, units: int, device: str, dtype: str) -> Scan:
     layer, order = haste_layer(cell, units, device, dtype), _HASTE_ORDER[cell]
 
-    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+    def run(given: dict[str, Tensor]) -> Tensor:
         """Its weights are functions of torch's, so that gradients have torch's names."""
         w_ih, w_hh, b_ih, b_hh = (
-            torch.cat([w.chunk(len(order))[gate] for gate in order]) for w in weights.values()
+            torch.cat([w.chunk(len(order))[gate] for gate in order])
+            for w in _weights(given).values()
         )
         own = {"kernel": w_ih.t(), "recurrent_kernel": w_hh.t()}
         own |= {"bias": b_ih + b_hh} if cell == "lstm" else {"bias": b_ih, "recurrent_bias": b_hh}
-        return functional_call(layer.train(), own, (x,))[0]  # type: ignore[no-any-return]
+        return functional_call(layer.train(), own, (given["x"],))[0]  # type: ignore[no-any-return]
 
     return run
 
 
-def _linear(asked: Asked, dtype: str) -> Iterator[Check]:
+def _linear(
+    device: str, sizes: tuple[int, int, int], kinds: Collection[Kind], ready: float, dtype: str
+) -> Iterator[Check]:
     """`h = a h + b`, which HGRN is once its activations are computed."""
-    device, sizes, kinds, ready = asked
     units, batch, steps = sizes
     to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
     c, f = (torch.randn(batch, steps, units, **to) for _ in range(2))

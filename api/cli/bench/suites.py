@@ -1,4 +1,4 @@
-"""The commands `rnnc bench --peers` and `--stages`, which time all peers."""
+"""The commands `rnnc bench --peers`, `--stages` and `--scans`: rnnc beside those who run it too."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from typing import Any, NamedTuple, cast
 
 import torch
 
+from ...bench.cases import RowCase, float32_products
 from ...bench.compile_pool import CompilePool
 from ...bench.contenders.choice import contenders_for
-from ...bench.contenders.kinds import KINDS, Kind, kinds_named
+from ...bench.contenders.contender import KINDS, Kind, kinds_named
 from ...bench.inputs import DTYPES
-from ...bench.peers.cases import PeerCase, float32_products, peer_cases
-from ...bench.peers.checks import Check, check_all
-from ...bench.peers.measure import measure_peers, merged
-from ...bench.peers.text import checks_table, peers_table
+from ...bench.measure import Settings, measure
 from ...bench.report import Record, machine_line
+from ...bench.results import PHASES, called, merged
 from ...bench.rows import Row
-from ...bench.stages.cases import stage_cases
+from ...bench.suites.cases import peer_cases, scan_cases, stage_cases
+from ...bench.suites.checks import Check, check_all
+from ...bench.suites.floor import copy_speed, floor_of
+from ...bench.tables import cases_table, checks_table
 from ...bench.timing import SECONDS_PER_PHASE
 from ...cellspec.library import load
 from ...codegen.cuda.kernel_plan import KernelPlan
@@ -36,14 +38,14 @@ from ..picture import write_picture
 from ..progress import stage, stages
 from .merged import earlier_results, known_machine
 from .options import BenchOptions
-from .pictures import peers_marks
+from .pictures import cases_marks
 
-_METHOD = (
-    "milliseconds: {clock}; median of at most as many runs as --repeat says, 30 by default, after"
-    " 5; contenders in turns, those that compile long after the others; gradients of all inputs and"
-    " weights"
-)
+_SLOW_LAST = ". Those that compile long run after the others"
 _ERRORS = ". Errors: norm of the difference from float64 over the norm"
+_FLOOR = (
+    ". A run takes sets of tensors in turn, together more than twice L2, and its time is shared by"
+    " them. Floor: bytes of gates, inputs, states and gradients at the speed of a copy"
+)
 _PACKAGES = (
     "flash-linear-attention",
     "fla-core",
@@ -80,27 +82,35 @@ class Suite(NamedTuple):
         cases: those of a device that a word names.
         file: the start of a record's name.
         checked: whether layers of the peers are compared with float64 too.
+        floor: whether times stand beside the least that a case can take.
         seconds: for which a slow contender runs in each phase.
     """
 
     option: str
-    cases: Callable[[str, str | None], Sequence[PeerCase]]
+    cases: Callable[[str, str | None], Sequence[RowCase]]
     file: str
     checked: bool = False
+    floor: bool = False
     seconds: float = SECONDS_PER_PHASE
 
 
-PEERS = Suite("peers", peer_cases, "comparison", checked=True)
-STAGES = Suite("stages", stage_cases, "stages", seconds=0.2)  # each has a loop of a second
+SUITES = (
+    Suite("peers", peer_cases, "comparison", checked=True),
+    Suite("stages", stage_cases, "stages", seconds=0.2),  # each has a loop of a second
+    Suite("scans", scan_cases, "scans", floor=True, seconds=0.3),
+)
 
 
-def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) -> None:
+def bench_suite(
+    suite: Suite, options: BenchOptions, device: str, dtypes: tuple[str, ...], command: str
+) -> None:
     """Time all peers, check them if the suite says so, and print and write what was found.
 
     Args:
         suite: the cases.
         options: the options of the command.
         device: "cpu" or "cuda".
+        dtypes: in place of those of the cases; () for these.
         command: the command line, for the record.
 
     Raises:
@@ -110,6 +120,8 @@ def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) 
     kinds = _DEFAULT if options.contenders is None else tuple(kinds_named(options.contenders))
     record = _Found(suite, options, device, command)
     cases = suite.cases(device, options.cases)
+    if dtypes:
+        cases = [replace(case, dtypes=dtypes) for case in cases]
     print_lines(machine_line(record.file.machine))
     torch.manual_seed(0)
     with CompilePool() as pool:
@@ -135,9 +147,9 @@ def bench_peers(suite: Suite, options: BenchOptions, device: str, command: str) 
             record.check(own, deadline)
     if suite.checked:
         print_table(checks_table([Check(**check) for check in record.checks.values()]))
-    print_table(peers_table(list(record.cases.values())))
+    print_table(cases_table(list(record.cases.values())))
     title = f"rnnc bench --{suite.option}: {record.file.title}"
-    marks = list(peers_marks(list(record.cases.values())))
+    marks = list(cases_marks(list(record.cases.values()), PHASES[1:2]))
     write_picture(options.plot, title, "ms of forward + backward", marks)
     for path in record.file.paths:
         print_lines(f"wrote {path}")
@@ -147,7 +159,7 @@ class _Found:
     """Results so far, in a file after each case: whatever ends the run, nothing of them is lost."""
 
     def __init__(self, suite: Suite, options: BenchOptions, device: str, command: str) -> None:
-        self._suite, self._options, self._device = suite, options, device
+        self._suite, self._device = suite, device
         self.file = Record(device, command)
         self.file.head["machine"] |= _versions()
         commands, cases = (
@@ -155,33 +167,39 @@ class _Found:
         )
         checks = earlier_results(options.json, self.file.machine, "checks") if suite.checked else []
         commands = list(dict.fromkeys([*commands, command]))
-        clock = "CUDA events behind queued work" if device == "cuda" else "the host's clock"
+        self._settings = Settings(device, options.repeat, queued=True, seconds=suite.seconds)
+        more = _SLOW_LAST + _ERRORS * suite.checked + _FLOOR * suite.floor
         self.file.head |= {
             "command": "; ".join(commands),
             "commands": commands,
             "machine": known_machine(options.json, self.file.machine),
-            "method": _METHOD.format(clock=clock) + _ERRORS * suite.checked,
+            "method": self._settings.method + more,
         }
+        if suite.floor:
+            self.file.head["copy_speed"] = copy_speed(device)
         folder = options.output
         self.file.into(options.json, folder and folder / f"{suite.file}-{self.file.stem}.json")
         self.cases = {case["name"]: case for case in cases}
         self.checks = {_key(check): check for check in checks}
 
     def time(
-        self, case: PeerCase, kinds: Sequence[Kind], until: float, deadline: float, ready: float
+        self, case: RowCase, kinds: Sequence[Kind], until: float, deadline: float, ready: float
     ) -> None:
         """Time the contenders of a case that were not timed yet; each compiles within `ready`."""
         name, before = str(case), self.cases.get(str(case))
-        there = {f"{c['name']}, {c['dtype']}" for c in before["contenders"]} if before else set()
+        there = set(map(called, before["contenders"])) if before else set()
         asked = [kind for kind in case.kinds if kind in kinds]
         asked = [kind for kind in asked if _names(case, kind, self._device) - there]
         now = time.monotonic()
         if not asked or now > deadline:
             return
-        until = min(until, deadline)
-        limits = self._options.repeat, until, ready, self._suite.seconds
-        found = measure_peers(case, self._device, asked, *limits)
-        self.cases[name] = merged(before, found)
+        own, cell = replace(case, kinds=tuple(asked)), load(case.row.cell)
+        settings = replace(self._settings, deadline=min(until, deadline), ready=ready)
+        found = measure(own, cell, settings)
+        if self._suite.floor:
+            speed, dtype = self.file.head["copy_speed"], cast(Dtype, case.dtypes[0])
+            found.floor = floor_of(cell, case.row, dtype, speed, self._device)
+        self.cases[name] = merged(before, found.record())
         print_lines(f"{name}, {', '.join(asked)}: {time.monotonic() - now:.1f} s")
         self._write()
 
@@ -232,16 +250,17 @@ def _key(check: dict[str, Any]) -> tuple[str, str, str]:
     return check["cell"], check["name"], check["dtype"]
 
 
-def _names(case: PeerCase, kind: Kind, device: str) -> set[str]:
+def _names(case: RowCase, kind: Kind, device: str) -> set[str]:
     """The contenders of a kind in a case."""
     cell = load(case.row.cell)
-    found = contenders_for(case.row, cell, device, case.dtypes, [kind], case.peer_dtypes)
+    asked = case.dtypes, [kind], case.peer_dtypes, case.variants
+    found = contenders_for(case.row, cell, device, *asked)
     return {f"{each.name}, {each.dtype}" for each in found}
 
 
 def _submitted(
-    pool: CompilePool, cases: Sequence[PeerCase], checked: bool
-) -> Callable[[PeerCase, float], None]:
+    pool: CompilePool, cases: Sequence[RowCase], checked: bool
+) -> Callable[[RowCase, float], None]:
     """Compile rnnc's kernels on all cores, and give what waits for those of a case."""
     limits = device_limits(torch.cuda.current_device())
     kernels = {str(case): list(_kernels(case, limits)) for case in cases}
@@ -250,27 +269,28 @@ def _submitted(
     units, batch, steps = _CHECKED["cuda"]
     for cell in ("lstm", "gru") if checked else ():
         for case in (
-            PeerCase(Row(cell, 1, units, batch, steps), ("bfloat16", "float16", "float32"), ()),
-            PeerCase(Row(cell, 1, units, batch, steps), ("float32",), (), float32="ieee"),
+            RowCase(Row(cell, 1, units, batch, steps), ("bfloat16", "float16", "float32"), ()),
+            RowCase(Row(cell, 1, units, batch, steps), ("float32",), (), float32="ieee"),
         ):
             pool.submit(load(cell), _kernels(case, limits))
 
-    def wait(case: PeerCase, until: float) -> None:
+    def wait(case: RowCase, until: float) -> None:
         pool.wait(load(case.row.cell), kernels[str(case)], until)
 
     return wait
 
 
-def _kernels(case: PeerCase, limits: Limits) -> Iterator[KernelPlan]:
-    """The kernels of the plans that `"auto"` chooses."""
+def _kernels(case: RowCase, limits: Limits) -> Iterator[KernelPlan]:
+    """The kernels of the plans that `"auto"` chooses, or of the kinds that the case names."""
     row = case.row
     with float32_products(case.float32):
         for name in case.dtypes:
             shape = Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name))
-            with suppress(PlanError):  # whatever needs the plan reports it
-                tf32 = rounds(DTYPES[name], None)
-                plan = plan_for(load(row.cell), shape, limits, tf32=tf32)
-                yield from (plan.forward, plan.backward)
+            tf32 = rounds(DTYPES[name], None)
+            for variant in case.variants or ("auto",):
+                with suppress(PlanError):  # whatever needs the plan reports it
+                    plan = plan_for(load(row.cell), shape, limits, variant, tf32=tf32)
+                    yield from (plan.forward, plan.backward)
 
 
 def _versions() -> dict[str, str]:

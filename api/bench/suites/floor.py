@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import torch
 
 from ...cellspec.cell import CellSpec
@@ -16,7 +14,7 @@ from ...codegen.program import values_of
 from ...codegen.shape import DIRECTIONS, ELEMENT_BYTES, Direction, Dtype
 from ...runtime.cuda.driver.device import device_limits
 from ..rows import Pair, Row
-from ..timing import clock_of
+from ..timing import median_time
 
 # The functions of the special units of an SM per second: 16 per cycle at 1.75 GHz.
 _FUNCTIONS = 16 * 1.75e9
@@ -32,9 +30,7 @@ def copy_speed(device: str, size: int = _COPIED) -> float:
     """
     source = torch.empty(size, dtype=torch.uint8, device=device)
     to = torch.empty_like(source)
-    clock = clock_of(lambda: to.copy_(source), device, 3)
-    took = median(clock() for _ in range(9))
-    return 2 * size / (1e-3 * took)
+    return 2 * size / (1e-3 * median_time(lambda: to.copy_(source), device, 9))
 
 
 def floor_of(cell: CellSpec, row: Row, dtype: Dtype, speed: float, device: str) -> Pair | None:
@@ -56,7 +52,7 @@ def floor_of(cell: CellSpec, row: Row, dtype: Dtype, speed: float, device: str) 
     Example:
         >>> import rnnc
         >>> from rnnc.bench.rows import Row
-        >>> from rnnc.bench.scans.floor import floor_of
+        >>> from rnnc.bench.suites.floor import floor_of
         >>> row = Row("hgrn", 4, 128, 16, 16384)
         >>> pair = floor_of(rnnc.cells.hgrn, row, "bfloat16", 4.18e12, "cpu")
         >>> print(f"{pair.forward:.3f} / {pair.forward_backward:.3f}")

@@ -1,1 +1,0 @@
-"""Cells with stages beside other ways to run them."""
