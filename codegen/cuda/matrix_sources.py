@@ -17,11 +17,13 @@ class MatrixSource(NamedTuple):
         name: of it.
         pairs: the number of matrices that multiply it.
         at_once: whether its product is one of those of the stage that has the most.
+        stage: that multiplies it; 0 of a cell without stages.
     """
 
     name: str
     pairs: int
     at_once: bool
+    stage: int = 0
 
 
 def matrix_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[MatrixSource, ...]:
@@ -43,6 +45,6 @@ def matrix_sources(pointwise: Pointwise, tables: StageTables | None) -> tuple[Ma
         pairs_of[source.stage] += len(source.pairs)
     widest = max(pairs_of, key=lambda stage: pairs_of[stage], default=0)
     return tuple(
-        MatrixSource(name, len(source.pairs), source.stage == widest)
+        MatrixSource(name, len(source.pairs), source.stage == widest, source.stage)
         for name, source in zip(names, tables.sources, strict=True)
     )

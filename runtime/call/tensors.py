@@ -28,6 +28,18 @@ States = tuple[Tensor, ...]
 SomeTensors = Sequence[Tensor | None]
 
 
+class LayerResults(NamedTuple):
+    """Tensors without gaps for the results of a layer's only step.
+
+    Attributes:
+        output: (1, B, N, D); None for a new tensor.
+        last: each new state, (B, N, D).
+    """
+
+    output: Tensor | None
+    last: Sequence[Tensor]
+
+
 @dataclass(frozen=True, slots=True)
 class ScanInputs:
     """Input tensors of a call.
@@ -42,6 +54,7 @@ class ScanInputs:
         masks: how each row takes each step; None where all rows run all steps without a reset.
         unweighted: the cell's inputs that no weight multiplies, in its order: (B, T, N, D) each,
             with 1 in place of a size where all have one value.
+        to: tensors for the results, of a target that captures single steps; None for new ones.
     """
 
     wx: Tensor
@@ -52,6 +65,7 @@ class ScanInputs:
     params: Sequence[Tensor]
     masks: Masks | None = None
     unweighted: Sequence[Tensor] = ()
+    to: LayerResults | None = None
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """Return the tensors without masks, None for each that there is not."""
@@ -211,3 +225,10 @@ class Stepped(NamedTuple):
     output: Tensor
     last: States
     saved: Tensor | None
+
+    def of_layer(self, layer: int, heads: int) -> LayerResults:
+        """Return the tensors of a layer's results, of so many heads, by its number."""
+        *_, batch, hidden = self.output.shape
+        plane = batch, heads, hidden // heads
+        output = self.output.view(1, *plane) if layer == len(self.last[0]) - 1 else None
+        return LayerResults(output, [last[layer].view(plane) for last in self.last])

@@ -65,7 +65,10 @@ def forward(
     unweighted = _as_copied(ready.cell, inputs.unweighted, (heads, dim))
     stored = stored or (True,) * counts.states
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
-    last = [torch.empty_like(s) for s in initial_states]
+    to = inputs.to
+    if to is not None and to.output is not None:
+        states[0] = to.output
+    last = list(to.last) if to else [torch.empty_like(s) for s in initial_states]
     saves_gates = for_backward and ready.plan.save == "gates"
     shape = saved_shape(facts, (steps if saves_gates else 0, batch, heads, dim))
     in_order = wx.transpose(0, 1)
@@ -103,6 +106,8 @@ class Backward:
         run: takes the place of the launcher's `run`; it may launch later.
     """
 
+    d_wx: Tensor  # (T, B, N, D, Gx), once launched
+
     def __init__(
         self,
         ready: Prepared,
@@ -127,9 +132,8 @@ class Backward:
         # Safe in place: the thread that reads a saved value later writes a gradient over it. What
         # called gates multiplied is read after that, by the sums over time.
         shape, mine = (steps, batch, heads, dim, counts.inputs), donated or read.is_new
-        mine = mine and ready.plan.gradients_in_place and not facts_of(ready.cell).called
-        self._in_place = mine and read.values.shape == shape
-        self.d_wx = read.values if self._in_place else like.new_empty(shape)
+        mine = mine and not facts_of(ready.cell).called
+        self._may_overwrite, self._shape = mine and read.values.shape == shape, shape
         others = counts.gradients - counts.inputs
         self._d_others = like.new_empty(*shape[:-1], others) if others else None
         self._R, self._R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
@@ -171,7 +175,7 @@ class Backward:
 
     def run(self) -> Gradients:
         """Run all steps backwards, then the sums over time."""
-        with on_device(self.d_wx.device):
+        with on_device(self._initial_states[0].device):
             sums = self.start()
         return self.finish(sums)
 
@@ -181,7 +185,9 @@ class Backward:
 
     def launch(self, ready: Prepared) -> Tensor:
         """Run all steps backwards by a plan; return partial sums over time."""
-        counts, plan, masks, like = ready.counts, ready.plan, self._saved.masks, self.d_wx
+        counts, plan, masks = ready.counts, ready.plan, self._saved.masks
+        in_place, like = self._may_overwrite and plan.gradients_in_place, self._initial_states[0]
+        self.d_wx = self._read.values if in_place else like.new_empty(self._shape)
         # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
         real = torch.float32 if like.element_size() == 2 else torch.float64
         batch, heads, dim = self._sizes
@@ -190,8 +196,6 @@ class Backward:
             self._d_reset_to = [like.new_zeros(each, dtype=real) for _ in self._d_reset_to]
         if not batch * heads * dim:
             return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
-        if self._in_place and not plan.gradients_in_place:
-            self._in_place, self.d_wx = False, torch.empty_like(self.d_wx)
         # Each kernel writes its sums with step 0.
         new = like.new_empty if self._steps else like.new_zeros
         parts = plan.parts_of_sums(batch, self._steps)
@@ -211,7 +215,7 @@ class Backward:
             *((read.statistics,) if ready.cell.has_stages else ()),
             *read.inputs,
         )
-        if self._in_place and not self._read.is_new:
+        if in_place and not self._read.is_new:
             # From here on it holds gradients: its version tells whoever would read it again.
             overwrite(self.d_wx)
         _running(ready, self._run)(arguments, matrix, self._initial_states[0], self._steps)

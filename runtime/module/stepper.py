@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ...errors import TensorError
-from ..call.call import Call, Tensors
+from ..call.call import Tensors
 from ..call.plain import without_autocast
 from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
-from ..grad.compute import inference_of
+from ..grad.layers.forward import forward_layers
 from ..run.route import direct_call, direct_step, input_of_step
 from ..targets.registry import TARGETS
 from .watched import Watched
@@ -101,7 +101,7 @@ class Stepper:
             return None
         call, (first, second) = found.entry.call, self._sets
         target = TARGETS[call.target]
-        step = _sequence_of_one if staged else target.step
+        step = forward_layers if staged else target.step
         runs = [
             partial(step, call, Tensors(x, tuple(old), given), Stepped(self._y, tuple(to), None))
             for old, to in ((first, second), (second, first))
@@ -230,11 +230,3 @@ class Stepper:
     def __repr__(self) -> str:
         graph = "no graph" if self._replays is None else "a CUDA graph"
         return f"Stepper({self._rnn.cell.name}, batch_size={self._shape[0]}, {graph})"
-
-
-def _sequence_of_one(call: Call, tensors: Tensors, to: Stepped) -> None:
-    """Run a call on x, (1, B, input), and copy its results to those of a step."""
-    y, *last = inference_of(call, tensors)
-    with TARGETS[call.target].moves() as moves:
-        for new, own in zip((y[0], *last), (to.output, *to.last), strict=True):
-            moves.copy(new, own)

@@ -44,10 +44,6 @@ class Moves:
         """Return the tensor without gaps; itself, if it has none."""
         return tensor.contiguous()
 
-    def copy(self, tensor: Tensor, to: Tensor) -> None:
-        """Fill a tensor without gaps with one of its shape."""
-        to.copy_(tensor)
-
 
 TORCH_MOVES = Moves()
 

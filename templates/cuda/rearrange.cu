@@ -27,8 +27,8 @@ struct Job {
   int64 inner_stride;   // of `from`
 };
 
-// A thread takes one element, or kWide of the last axis; or a block transposes a tile of the last
-// two axes, the first of which has no gaps in `from`.
+// A thread takes one element, or kWide of the last axis, which has no gaps in `from` then; or a block
+// transposes a tile of the last two axes, the first of which has none.
 enum Way { kOne, kSeveral, kTransposed };
 
 struct Jobs {
@@ -64,7 +64,8 @@ RNNC_INLINE void in_order(const Job& job) {
     const u32 i0 = rows / size1, i1 = rows - i0 * size1, i2 = row - rows * size2;
     const int64 column = static_cast<int64>(i - row * inner) * n;
     const From* from = static_cast<const From*>(job.from) + i0 * job.strides[0] +
-                       i1 * job.strides[1] + i2 * job.strides[2] + column;
+                       i1 * job.strides[1] + i2 * job.strides[2] +
+                       (n == 1 ? column * job.inner_stride : column);
     To* to = static_cast<To*>(job.to) + i0 * job.to_strides[0] + i1 * job.to_strides[1] +
              i2 * job.to_strides[2] + column;
     Sum sums[n] = {};

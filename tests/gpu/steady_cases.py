@@ -1,7 +1,8 @@
 """Cases that must end: each pair of values of two properties comes at least once.
 
 They are of wavefronts, walks and scans, and of cells with stages, whose blocks wait for each other
-in each step.
+in each step: of one layer, of layers at the same time, and of single steps, whose launches become
+graphs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,27 @@ STAGES: dict[str, tuple[Any, ...]] = {
     "call": ("first", "after another shape"),
     "fault": ("none", "half the chip", "32 blocks", "busy threads"),
 }
+# Layers that leave room on the chip, and layers that fill it.
+WAVES: dict[str, tuple[Any, ...]] = {
+    "cell": ("gru_reset_first", "joint_norm_lstm", "lem", "block_gru"),
+    "layers": (2, 3, 4, 6),
+    "heads": ("12x64", "8x64", "16x64", "3x256"),
+    "batch": (2, 16, 64),
+    "backward": (False, True),
+    "order": ("auto", "wavefront"),
+    "rows": ("whole", "lengths and resets"),
+    "call": ("first", "after another shape"),
+    "fault": PROPERTIES["fault"],
+}
+# `way`: calls that carry the states, calls that begin anew, or a stepper's.
+STEPS: dict[str, tuple[Any, ...]] = {
+    "cell": STAGES["cell"],
+    "layers": (1, 2),
+    "heads": ("12x64", "3x256", "1x768"),
+    "batch": (1, 16, 128),
+    "way": ("steps", "first steps", "stepper"),
+    "fault": PROPERTIES["fault"],
+}
 
 
 def cases(count: int, properties: dict[str, tuple[Any, ...]] = PROPERTIES) -> list[dict[str, Any]]:
@@ -59,7 +81,8 @@ def cases(count: int, properties: dict[str, tuple[Any, ...]] = PROPERTIES) -> li
 
 def text(case: dict[str, Any]) -> str:
     """A case, for the name of a test."""
-    backward = "f+b" if case["backward"] else "f"
-    names = "kind", "order", "cell", "variant", "rows", "call", "fault"
-    rest = (case[name] for name in names if name in case)
-    return f"{case['layers']}x{case['heads']}-B{case['batch']}-{backward}-{'-'.join(rest)}"
+    names = "kind", "order", "cell", "variant", "rows", "call", "way", "fault"
+    rest = [case[name] for name in names if name in case]
+    if "backward" in case:
+        rest.insert(0, "f+b" if case["backward"] else "f")
+    return f"{case['layers']}x{case['heads']}-B{case['batch']}-{'-'.join(rest)}"

@@ -1,4 +1,4 @@
-"""Runs cases of wavefronts, walks, scans and cells with stages, each in a fresh process.
+"""Runs cases of wavefronts, walks, scans, cells with stages and steps, each in a fresh process.
 
 It is forked before CUDA starts, so imports are paid once. Reads a case per line, in JSON, and
 writes what became of it.
@@ -16,95 +16,25 @@ import time
 import traceback
 
 # All that a first call imports: beside busy threads an import takes a minute.
-import cupy
-import numpy
 import rnnc
 import sympy  # noqa: F401
 import torch
 from rnnc.codegen import adjoint, derive, render  # noqa: F401
 from rnnc.codegen.cuda import planner, source  # noqa: F401
 from rnnc.runtime.cuda import nvrtc, target  # noqa: F401
-from rnnc.runtime.cuda.driver import stream_memory
-from rnnc.runtime.cuda.driver.graphs import Graph
-from rnnc.runtime.cuda.wavefront import lanes
+from steady_faults import BLOCKS, PAUSE, Fault
 
 STEPS, LIMIT = 1024, 90.0  # seconds, beside busy threads most of all
 # Calls: first, known, recorded and replayed, whose results stay; then calls whose results go, so
 # that their memory comes again, and what is issued becomes graphs.
 KEPT, DROPPED = 5, 5
-PAUSE, HELD = 0.03, 50_000_000  # seconds; ns
-SHARED = 200_000  # bytes: no other block of that size beside it
-SPIN = r"""
-extern "C" __global__ void hold(unsigned long long bound) {
-  extern __shared__ char memory[];
-  unsigned long long first, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(first));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - first < bound);
-}
-"""
+LOOP, EACH = 40, 10  # steps of a loop, and steps from one fault to the next
 
 
 @rnnc.cell
 def gated_input(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
     """A gated unit whose input scales its memory."""
     return keep * rnnc.sigmoid(z) * h + (1 - rnnc.sigmoid(z)) * rnnc.tanh(n)
-
-
-class Fault:
-    """A disturbance while a call is issued or replayed: a pause, or other work on the chip."""
-
-    def __init__(self, kind):
-        self.kind, self.pause, self.issued, self.wavefronts = kind, set(), 0, 0
-        self.first = False  # whether the first layer was issued last
-        if kind in ("half the chip", "32 blocks"):
-            self.kernel = cupy.RawKernel(SPIN, "hold")
-            self.kernel.max_dynamic_shared_size_bytes = SHARED
-            self.side = cupy.cuda.Stream(non_blocking=True)
-        self.graphs = 0
-        # What live calls and replays have in common: each lane enters before its first item, and a
-        # handover comes before and after each other item, or a graph has all of a stream.
-        fork, enter, issue = lanes.Lanes.fork, lanes.Lanes.enter, stream_memory.HandOver.__call__
-        launch = Graph.launch_again
-
-        def forked(*arguments):
-            fork(*arguments)
-            self.wavefronts += 1
-            self.first = True
-
-        def entered(*arguments):
-            self.before()
-            enter(*arguments)
-
-        def behind_the_first():
-            if self.first and kind == "32 blocks":
-                self.hold(32)
-            self.first = False
-            self.before()
-
-        def issued(*arguments):
-            behind_the_first()
-            issue(*arguments)
-
-        def launched(*arguments):
-            behind_the_first()
-            self.graphs += 1
-            launch(*arguments)
-
-        lanes.Lanes.fork, lanes.Lanes.enter, stream_memory.HandOver.__call__ = (
-            forked,
-            entered,
-            issued,
-        )
-        Graph.launch_again = launched
-
-    def hold(self, blocks):
-        with self.side:
-            self.kernel((blocks,), (64,), (numpy.uint64(HELD),), shared_mem=SHARED)
-
-    def before(self):
-        if self.issued in self.pause:
-            time.sleep(PAUSE)
-        self.issued += 1
 
 
 def module(case, order, variant="auto"):
@@ -166,17 +96,73 @@ def same(found, wanted, exactly):
     return ""
 
 
+def stepped(rnn, way, xs, before=lambda number: None):
+    """Outputs of a loop of steps, and the states behind it; `before` runs ahead of each step."""
+    states, outputs = None, []
+    stepper = rnn.stepper(xs.shape[1]) if way == "stepper" else None
+    with torch.no_grad():
+        for number, x in enumerate(xs):
+            before(number)
+            if stepper is not None:
+                y, states = stepper(x).clone(), stepper.states
+            else:
+                y, states = rnn.step(x, None if way == "first steps" else states)
+            outputs.append(y)
+    return on_cpu({"y": torch.stack(outputs), **{f"last {i}": s for i, s in enumerate(states)}})
+
+
+def outcome_of_steps(case):
+    """A loop of steps beside a fault has the bits of a calm one, near those of a sequence."""
+    fault, rnn, ended = Fault(case["fault"]), module(case, "sequential"), threading.Event()
+    torch.manual_seed(3)
+    xs = torch.randn(LOOP, case["batch"], rnn.hidden_size, device="cuda", dtype=torch.bfloat16)
+    begin_to_count(case, ended)
+
+    def before(number):
+        if number % EACH:
+            return
+        if case["fault"] == "pauses":
+            fault.pause = {fault.issued + number // EACH}
+            time.sleep(PAUSE)
+        elif case["fault"] in BLOCKS:
+            fault.hold(BLOCKS[case["fault"]])
+
+    found = [stepped(rnn, case["way"], xs, before) for _ in range(2)]
+    ended.set()
+    graphs, fault.pause = fault.graphs, set()
+    calm = stepped(rnn, case["way"], xs)
+    if case["way"] != "first steps":
+        with torch.no_grad():
+            y, last = rnn(xs)
+        sequence = {"y": y, **{f"last {i}": s for i, s in enumerate(last)}}
+        wrong = same(calm, on_cpu(sequence), exactly=False)
+        if wrong:
+            return f"wrong: {wrong} without a fault"
+    for number, each in enumerate(found):
+        wrong = same(each, calm, exactly=True)
+        if wrong:
+            return f"wrong: {wrong} in loop {number}"
+    return f"right, {graphs} graphs"
+
+
+def begin_to_count(case, ended):
+    """Start threads that compute until an event, if that is the fault of a case."""
+    if case["fault"] == "busy threads":
+        for _ in range(2):
+            threading.Thread(target=count_until, args=(ended,), daemon=True).start()
+
+
 def outcome(case):
+    if "way" in case:
+        return outcome_of_steps(case)
     order, variant = case.get("order", "sequential"), case.get("variant", "auto")
-    staged = "cell" in case
+    layered = "order" in case
     fault, rnn = Fault(case["fault"]), module(case, order, variant)
     torch.manual_seed(3)
     x = torch.randn(STEPS, case["batch"], rnn.hidden_size, device="cuda", dtype=torch.bfloat16)
     seed = torch.randn_like(x) / 8
     ended = threading.Event()
-    if case["fault"] == "busy threads":
-        for _ in range(2):
-            threading.Thread(target=count_until, args=(ended,), daemon=True).start()
+    begin_to_count(case, ended)
     try:
         if case["call"] != "first":
             half = STEPS // 2
@@ -186,10 +172,8 @@ def outcome(case):
         if case["fault"] == "pauses":
             fault.pause = set(range(0, 10_000, 3))
         for number in range(KEPT + DROPPED):
-            if case["fault"] == "half the chip":
-                fault.hold(66)
-            if case["fault"] == "32 blocks" and staged:
-                fault.hold(32)
+            if case["fault"] in BLOCKS and not (layered and case["fault"] == "32 blocks"):
+                fault.hold(BLOCKS[case["fault"]])
             fault.issued = 0
             found = results(rnn, case, x, seed)
             calls.append(found if number < KEPT else on_cpu(found))
@@ -202,7 +186,7 @@ def outcome(case):
             return f"refused: {error.found}"
         raise
     wavefronts, graphs = fault.wavefronts, fault.graphs
-    if staged:  # the bits of a calm call, which are near those of a plan whose blocks do not wait
+    if not layered:  # the bits of a calm call, near those of a plan whose blocks do not wait
         calm = on_cpu(results(rnn, case, x, seed))
         others = on_cpu(results(module(case, order, "alternating"), case, x, seed))
         wrong = same(calm, others, exactly=False)
@@ -211,7 +195,7 @@ def outcome(case):
     else:
         calm = on_cpu(results(module(case, "sequential"), case, x, seed))
     for found in calls:
-        wrong = same(on_cpu(found), calm, exactly=staged or order == "wavefront")
+        wrong = same(on_cpu(found), calm, exactly=not layered or order == "wavefront")
         if wrong:
             return f"wrong: {wrong}"
     return f"right, {wavefronts} wavefronts, {graphs} graphs"

@@ -239,10 +239,10 @@ def test_grids_of_two_priorities(draw, seeds_for, results, same_bits):
         same_bits(got, wanted)
 
 
-def late_block(variant, tmp_path, **environment):
+def late_block(variant, tmp_path, cell="lstm", direction="forward", **environment):
     """A process in which a block's data comes five seconds late."""
     return subprocess.run(
-        [sys.executable, Path(__file__).with_name("hanging.py"), variant],
+        [sys.executable, Path(__file__).with_name("hanging.py"), variant, cell, direction],
         # What it compiles is for nobody else.
         env={**os.environ, "RNNC_CACHE_DIR": str(tmp_path), **environment},
         capture_output=True,
@@ -266,6 +266,22 @@ def test_a_wait_in_vain_ends_with_one_message(variant, environment, seconds, tmp
     message = f"`another block's data did not arrive within {seconds} seconds` failed"
     assert said.count(message) == 1, said
     assert said.count("Assertion") == 1, said
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("variant", SHARED)
+@pytest.mark.parametrize("cell", ["gru_reset_first", "joint_norm_lstm"])
+def test_a_wait_in_vain_within_a_step(cell, variant, direction, tmp_path, needs_plan):
+    """A stage waits for what another one leaves: a product's factor, or parts of a norm."""
+    known = rnnc.cells.get(cell)
+    needs_plan(known, 1, 250, 4, torch.bfloat16, variant)
+    done = late_block(variant, tmp_path, cell, direction, RNNC_WATCHDOG_SECONDS="0.5")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "done" not in done.stdout
+    assert f"{cell}, {variant} plan of head dim 250:" in said
+    message = "`another block's data did not arrive within 0.5 seconds` failed"
+    assert said.count(message) == 1, said
 
 
 @pytest.mark.parametrize("bound", ["0", "60"])

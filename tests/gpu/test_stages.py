@@ -31,6 +31,12 @@ LARGE = [
     ("mogrifier_lstm", torch.float32, "cluster", 48),
     ("rhn", torch.float32, "grid", 768),
     ("mgu", torch.bfloat16, "grid", 2376),
+    ("layer_norm_lstm", torch.bfloat16, "cluster", 160),
+    ("joint_norm_lstm", torch.bfloat16, "cluster", 224),
+    ("mut3", torch.bfloat16, "cluster", 288),
+    ("layer_norm_lstm", torch.float32, "grid", 8),
+    ("lem", torch.float32, "grid", 792),
+    ("mogrifier_lstm", torch.bfloat16, "grid", 576),
 ]
 
 

@@ -1,7 +1,7 @@
 """Calls end, with the bits of calm ones, in fresh processes and whatever else happens.
 
 They are of wavefronts, whose bits are those of layers one by one, and of cells with stages. All
-cases take about a quarter of an hour: `make test-steady`. `make test-gpu` has some of them.
+cases take about half an hour: `make test-steady`. `make test-gpu` has some of them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ALL, FEW = 150, 12
-ALL_STAGES, FEW_STAGES = 60, 4
+# How many of each kind there are, and how many `make test-gpu` has.
+COUNTS = {"PROPERTIES": (150, 12), "STAGES": (60, 4), "WAVES": (60, 4), "STEPS": (40, 4)}
 
 
 def cases():
     found = importlib.util.spec_from_file_location("steady_cases", HERE / "steady_cases.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    every = os.environ.get("RNNC_STEADY") == "1"
-    made = module.cases(ALL)[: ALL if every else FEW]
-    made += module.cases(ALL_STAGES, module.STAGES)[: ALL_STAGES if every else FEW_STAGES]
+    made = []
+    for kind, (every, few) in COUNTS.items():
+        count = every if os.environ.get("RNNC_STEADY") == "1" else few
+        made += module.cases(every, getattr(module, kind))[:count]
     return [pytest.param(case, id=module.text(case)) for case in made]
 
 

@@ -89,7 +89,7 @@ def block_problem(
     m.require((warps - 1) * groups * GROUP_UNITS < dim, "no warp without units")
     if forward:
         of_source = []
-        for source, pairs, _ in sources:
+        for source, pairs, *_ in sources:
             found = m.int(f"tiles_{source}", 1, pairs)
             m.require(2 * found >= groups * pairs, f"all rows of R that multiply {source}")
             m.require(2 * found <= groups * pairs + 1, f"less than a tile of padding for {source}")

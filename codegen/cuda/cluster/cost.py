@@ -108,7 +108,9 @@ def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
         return 0
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
-    latency = cluster.exchange.of(direction) + cluster.size[plan.cluster].of(direction)
+    # Of a size that was not timed, the time of the next larger one.
+    size = min(size for size in cluster.size if size >= plan.cluster)
+    latency = cluster.exchange.of(direction) + cluster.size[size].of(direction)
     return further + exchanges * latency + cluster.received.of(direction) * received
 
 

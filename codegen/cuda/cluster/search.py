@@ -26,7 +26,7 @@ from ..refusal import (
 )
 from .cost import cluster_start, cluster_step
 from .plan import ClusterPlan
-from .problem import SIZES, cluster_problem
+from .problem import FURTHER_SIZES, SIZES, cluster_problem
 
 
 def cluster_kernels(
@@ -84,7 +84,9 @@ def _by_margins(
     margins: Sequence[bool],
 ) -> tuple[ClusterPlan, ...]:
     """The plans of a direction with the first margin of registers that fits, the cheapest first."""
-    each = (_ranked(cell, shape, limits, direction, tf32, margin) for margin in margins)
+    tries: list[tuple[bool, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
+    tries += [(margin, FURTHER_SIZES) for margin in margins if not margin]
+    each = (_ranked(cell, shape, limits, direction, tf32, *of) for of in tries)
     return next(filter(None, each), ())
 
 
@@ -96,13 +98,14 @@ def _ranked(
     direction: Direction,
     tf32: bool,
     margin: bool,
+    sizes: tuple[int, ...],
 ) -> tuple[ClusterPlan, ...]:
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
     clusters = shape.heads * math.ceil(shape.batch / TILE_N)
     has_loops = inputs.pointwise.program(direction).has_loops
     found = []
-    for size in SIZES:
+    for size in sizes:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
         for best in _best(cell, _sizes(shape), limits, direction, size, together, margin):
             plan = ClusterPlan.of(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from ....cellspec.cell import CellSpec
@@ -11,7 +14,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...shape import Direction, Shape
 from ..limits import Limits
-from ..matrix_sources import matrix_sources
+from ..matrix_sources import MatrixSource, matrix_sources
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
 from ..stage_tables import stage_tables
 from .plan import RING_BYTES, GridPlan
@@ -22,6 +25,7 @@ from .registers import (
     backward_registers,
     forward_registers,
     product_registers,
+    staged_margin,
     wide_padding_registers,
 )
 
@@ -142,6 +146,7 @@ def grid_problem(
         m.require((each - 1) * warps < dim_k_tiles, "no more k-tiles per warp than needed")
         m.require(k_tiles == sources * each, "k-tiles per warp")
         m.require(kept <= each, "k-tiles in registers")
+        of_source = [each] * sources
         halves: list[Expression] = [unit_groups * source.pairs for source in products]
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
         work = 2 * 4 * phase_rows * width * warps * (units + 1)
@@ -149,7 +154,7 @@ def grid_problem(
         working, each_item = forward_registers(pointwise, shape, tables, tf32)
     else:
         of_source = []
-        for name, count, _ in products:
+        for name, count, *_ in products:
             own = m.int(f"k_tiles_{name}", 1, 512)
             m.require(
                 own * warps * cluster >= count * dim_k_tiles, f"every k-tile of {name} has a warp"
@@ -174,6 +179,7 @@ def grid_problem(
         working, each_item = backward_registers(pointwise, shape, tables, tf32)
     if not margin:
         each_item = math.ceil(STAGED_PART * each_item)
+        working -= staged_margin(shape, tf32)
     counts = []
     for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)
@@ -192,10 +198,9 @@ def grid_problem(
     gathered = m.int("gathered", 1, _GATHERED)
     fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
     vectors = _GATHERED // phase_tiles - fewer * streaming
-    m.require(
-        (gathered == vectors) | (gathered == k_tiles), "vectors that a thread gathers at once"
-    )
-    m.require(gathered <= k_tiles, "no more vectors than k-tiles")
+    most: Expression = k_tiles if margin else _k_tiles_at_once(m, products, of_source)
+    m.require((gathered == vectors) | (gathered == most), "vectors that a thread gathers at once")
+    m.require(gathered <= most, "no more vectors than k-tiles")
     each_vector, each_sum = product_registers(shape, phase_tiles)
     # If there are few tiles, each has several accumulators in turn.
     sums = m.int("sums", _FEWEST_SUMS, 512)
@@ -251,3 +256,23 @@ def grid_problem(
             "only what shared memory cannot hold is streamed",
         )
     return m
+
+
+def _k_tiles_at_once(
+    m: Model, products: Sequence[MatrixSource], k_tiles: Sequence[Expression]
+) -> Expression:
+    """The k-tiles per warp of the stage that has the most: those of one stage are gathered at once.
+
+    Args:
+        m: the model.
+        products: the sources of all stages.
+        k_tiles: per warp of each of them.
+    """
+    of_stage: dict[int, Expression | int] = {}
+    for product, own in zip(products, k_tiles, strict=True):
+        of_stage[product.stage] = own + of_stage.get(product.stage, 0)
+    most = m.int("most_k_tiles", 1, 512)
+    for stage, count in of_stage.items():
+        m.require(most >= count, f"k-tiles of stage {stage}")
+    m.require(reduce(or_, [most == count for count in of_stage.values()]), "k-tiles of one stage")
+    return most

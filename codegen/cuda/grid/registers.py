@@ -6,6 +6,8 @@ test compiles cells against them.
 
 from __future__ import annotations
 
+import math
+
 from ...derive import Pointwise
 from ...layout import Layout, layout_of
 from ...shape import Shape
@@ -18,8 +20,10 @@ WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
 # with many items per thread, still spill up to 150 bytes.
 STREAM_REGISTERS = 80
 
-# The part of the registers per item that kernels of cells with stages need at least.
-STAGED_PART = 0.75
+# The part of the registers per item that kernels of cells with stages need at least, and of those
+# that find the end of a row of R. Of the library they then spill at most 120 bytes, most of them
+# those of rows with lengths or resets alone.
+STAGED_PART, _STAGED_PADDING = 0.75, 0.5
 
 
 def forward_registers(
@@ -88,6 +92,16 @@ def wide_padding_registers(shape: Shape, tf32: bool) -> int:
         tf32: whether float32 is multiplied as TF32.
     """
     return _padding(shape, False) if tf32 else 0
+
+
+def staged_margin(shape: Shape, tf32: bool) -> int:
+    """Registers per thread that a kernel of a cell with stages may have below these bounds.
+
+    Args:
+        shape: gives the head dim and the dtype.
+        tf32: whether float32 is multiplied as TF32.
+    """
+    return math.floor(_STAGED_PADDING * _padding(shape, tf32))
 
 
 def _padding(shape: Shape, tf32: bool) -> int:

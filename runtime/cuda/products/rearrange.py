@@ -40,6 +40,8 @@ _TYPES = {
     torch.float16: "float16",
 }
 _WIDEST_ACCESS = 16  # bytes
+# Of an axis of so few elements a tile that is transposed would be nearly empty.
+_FEW_NEIGHBOURS = 8
 _OUTER = 3  # axes besides the parts and the last one
 _MOST_ITEMS = 2**31
 # Partial sums that a launch adds at most: it has a thread per result. Of more, torch first adds
@@ -179,6 +181,8 @@ def _words(job: Job) -> _Words | None:
         wide = aligned and not any(n % _WIDE for n in (inner, part, *strides, *to_strides))
         way, each = (_SEVERAL, _WIDE) if wide else (_ONE, 1)
         blocks = math.ceil(to.numel() / (_THREADS * each))
+    elif sizes and strides[-1] == 1 and inner <= _FEW_NEIGHBOURS:
+        way, blocks = _ONE, math.ceil(to.numel() / _THREADS)
     elif sizes and strides[-1] == 1:
         tiles = math.ceil(sizes[-1] / _TILE) * math.ceil(inner / _TILE)
         way, blocks = _TRANSPOSED, math.prod(sizes[:-1]) * tiles
@@ -239,7 +243,3 @@ class CudaMoves(Moves):
         to, jobs = in_order(tensor)
         self._jobs += jobs
         return to
-
-    def copy(self, tensor: Tensor, to: Tensor) -> None:
-        """Fill a tensor of at most four axes without gaps with one of its shape."""
-        self._jobs.append(Job(to, tensor[None]))

@@ -12,7 +12,7 @@ from ...call.call import Call, Tensors
 from ...call.layer_call import LayerCall
 from ...call.masks import MadeMasks
 from ...call.requests import LayersCall
-from ...call.tensors import Forward, ScanInputs, inputs_at
+from ...call.tensors import Forward, ScanInputs, Stepped, inputs_at
 from ...targets.by_torch import Moves
 from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.registry import TARGETS
@@ -53,8 +53,13 @@ def kept_from(call: Call, flat: Sequence[Any]) -> Kept:
     return Kept(flat[:first], runs, made)
 
 
-def forward_layers(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
-    """Return the results of all layers, and what a backward reads."""
+def forward_layers(
+    call: Call, tensors: Tensors, to: Stepped | None = None
+) -> tuple[list[Tensor], Kept]:
+    """Return the results of all layers, and what a backward reads.
+
+    `to` has tensors for the results of a single step; see `ScanInputs`.
+    """
     target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)
@@ -71,18 +76,24 @@ def forward_layers(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
     asked = LayersCall(run, weights, firsts, () if drawn is None else drawn.unbind(0))
     found = target.forward_layers(asked, x) if run.at_once and target.at_once else None
     rows = layer_rows(run, (steps, batch), tensors)
-    results, masks = found or _one_by_one(asked, tensors, made, rows)
+    results, masks = found or _one_by_one(asked, tensors, made, rows, to)
     sequences = joined_states(run, rows, [result.states for result in results])
     kept = Kept(masks, [(*result.states, result.saved) for result in results], made)
     if call.takes_wx:
         return [*sequences, *results[0].last], kept
+    if to is not None:
+        return [*sequences, *to.last], kept
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
         return [*sequences, *[stacked(call, each, moves) for each in lasts]], kept
 
 
 def _one_by_one(
-    asked: LayersCall, tensors: Tensors, made: MadeMasks | None, rows: LayerRows
+    asked: LayersCall,
+    tensors: Tensors,
+    made: MadeMasks | None,
+    rows: LayerRows,
+    to: Stepped | None,
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
     call, x, directions = asked.call, tensors.x, len(asked.call.directions)
@@ -104,6 +115,7 @@ def _one_by_one(
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
                     given = R, b, asked.first[index], R_diag, params, own, inputs
+                    given += (None if to is None else to.of_layer(layer, call.heads),)
                     results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 

@@ -9,6 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.block import search
 from rnnc.codegen.cuda.cluster import problem as cluster_problem
+from rnnc.codegen.cuda.cluster import search as cluster_search
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose
 
@@ -112,6 +113,21 @@ def test_clusters_whose_warps_share_k(
     compare(staged_cells.TWINS[name][0], MASKS, 128, torch.bfloat16, "cluster")
     forward, _ = emulated_blocks
     assert forward.splits == splits
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [("norm_lstm", 5), pytest.param("gru", 7, marks=slow), pytest.param("deep", 9, marks=slow)],
+)
+def test_clusters_of_an_odd_number_of_blocks(
+    name, blocks, emulated_blocks, staged_cells, poisoned, monkeypatch
+):
+    monkeypatch.setattr(cluster_problem, "SIZES", (blocks,))
+    monkeypatch.setattr(cluster_search, "SIZES", (blocks,))
+    limits = replace(limits_of("H200"), multiprocessors=100 + blocks)  # no other test plans for it
+    monkeypatch.setattr(choose, "device_limits", lambda _: limits)
+    compare(staged_cells.TWINS[name][0], MASKS, 16 * blocks, variant="cluster")
+    assert {plan.cluster for plan in emulated_blocks} == {blocks}
 
 
 @slow
