@@ -74,7 +74,7 @@ def test_every_case_has_a_cell_without_R():  # noqa: N802
 def test_the_variants_of_a_case_take_part_and_haste_in_its_own_dtype():
     (case,) = scan_cases("cuda", "indrnn")
     asked = case.dtypes, case.kinds, case.peer_dtypes, case.variants
-    found = bench.contenders_for(case.row, rnnc.cells.indrnn, "cuda", *asked)
+    found = bench.contenders_for(case.row, "cuda", *asked)
     assert [(each.name, each.dtype) for each in found] == [
         *((f"rnnc {way}", "bfloat16") for way in ("walk", "scan", "auto")),
         ("Haste", "float32"),
