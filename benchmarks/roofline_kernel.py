@@ -107,7 +107,7 @@ def _measured(row: Row, request: dict[str, Any]) -> dict[str, Any]:
     device = request["device"]
     dtype = "bfloat16" if device == "cuda" else "float32"
     cell = rnnc.cells.get(row.cell)
-    contender = contenders_for(row, cell, device, [dtype], ["auto"])[0]
+    contender = contenders_for(row, device, [dtype], ["auto"])[0]
     call = contender.prepare(Inputs(cell, row, dtype, device))
     found: dict[str, Any] = {"row": str(row), "dtype": dtype}
     if device == "cuda":

@@ -201,7 +201,10 @@ def _stages(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> dict[str, objec
         return {"stages": stage_functions(pointwise)}
     cell = pointwise.cell
     passed = tuple(sorted(plan.passed))
-    found: dict[str, object] = {"tables": stage_tables(pointwise, plan.direction, passed)}
+    asked = plan.looks_ahead
+    looks_ahead = asked == "always" or (asked == "unmasked" and not plan.masked)
+    tables = stage_tables(pointwise, plan.direction, passed, looks_ahead=looks_ahead)
+    found: dict[str, object] = {"tables": tables}
     return found | ({"exchanges": exchanges_in_words(cell)} if cell.has_stages else {})
 
 

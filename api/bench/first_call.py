@@ -63,7 +63,7 @@ def first_result(request: str) -> tuple[float, float]:
     text, name, sizes, dtype, contender_name, device = json.loads(request)
     cell, row = CellSpec.from_json(text), Row(name, *sizes)
     contender = next(
-        c for c in contenders_for(row, cell, device, [dtype], ["scan"]) if c.name == contender_name
+        c for c in contenders_for(row, device, [dtype], ["scan"]) if c.name == contender_name
     )
     inputs = Inputs(cell, row, dtype, device)
     inputs.draw_all()

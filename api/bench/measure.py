@@ -113,7 +113,7 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
     last_start = now + _TO_START * (settings.deadline - now)
     calls: list[tuple[Result, Calls]] = []
     asked = case.dtypes, case.kinds, case.peer_dtypes, case.variants, case.resets
-    for contender in contenders_for(case.row, cell, device, *asked):
+    for contender in contenders_for(case.row, device, *asked):
         name = f"{contender.name}, {contender.dtype}"
         if time.monotonic() + contender.start > last_start:
             found.left_out[name] = "the time limit was reached" + (

@@ -22,7 +22,6 @@ from ..errors import CellError
 from .body import Body
 from .spell import PYTHON, spell
 
-ARITHMETIC = ("+", "-", "*", "/")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 LOGIC = ("&", "|", "~")
 #: Whole numbers below this are exact as doubles.

@@ -99,11 +99,11 @@ class KernelPlan(ABC):
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     passed: ClassVar[frozenset[str]] = provided
-    # Whether its kernels compute once per unit what follows from params alone.
-    hoists: ClassVar[bool] = False
+    hoists: ClassVar[bool] = False  # whether kernels compute once per unit what params give alone
     early_sums: ClassVar[bool] = False  # whether its backward is derived so; see `derive`
     gradients_in_place: ClassVar[bool] = True  # what was saved of a step has been read by then
     provided_to_stages: ClassVar[frozenset[str]] = frozenset({"rsqrt"})  # besides, to such cells
+    looks_ahead: ClassVar[Literal["never", "unmasked", "always"]] = "never"  # see `stage_tables`
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 
     direction: Direction

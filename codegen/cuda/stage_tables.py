@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ..stages.functions import (
     StageFunctions,
     StatisticPlace,
     stage_functions,
+    without_gradients,
 )
 
 
@@ -45,18 +46,16 @@ class StageTables:
         functions: of the cell.
         layout: of the cell.
         saved: how many values of a unit the forward saves.
+        ahead: what a kernel computes before the first stage of a backward; None: nothing.
+        stages: the function of each stage. The first reads what `ahead` gives.
     """
 
     direction: Direction
     functions: StageFunctions
     layout: Layout
     saved: int
-
-    @property
-    def stages(self) -> tuple[StageFunction, ...]:
-        """The function of each stage."""
-        forward = self.direction == "forward"
-        return self.functions.forward if forward else self.functions.backward
+    ahead: StageFunction | None
+    stages: tuple[StageFunction, ...]
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -173,7 +172,11 @@ class StageTables:
 
 @lru_cache(maxsize=256)  # searches ask for each of their candidates
 def stage_tables(
-    pointwise: Pointwise, direction: Direction, passed: tuple[str, ...] = ()
+    pointwise: Pointwise,
+    direction: Direction,
+    passed: tuple[str, ...] = (),
+    *,
+    looks_ahead: bool = False,
 ) -> StageTables | None:
     """The stages of a direction; None for a cell without.
 
@@ -181,6 +184,9 @@ def stage_tables(
         pointwise: the derived programs of the cell.
         direction: which of the two.
         passed: functions of the table that a forward gets as arguments.
+        looks_ahead: whether a backward may compute ahead what its first stage reads no gradient
+            for. It does so where all that units exchange within a step are statistics: beside a
+            product there is no time for it.
 
     Example:
         >>> import rnnc
@@ -194,4 +200,9 @@ def stage_tables(
     if functions is None:
         return None
     layout, saved = layout_of(pointwise.cell), len(pointwise.saved)
-    return StageTables(direction, functions, layout, saved)
+    stages = functions.forward if direction == "forward" else functions.backward
+    tables = StageTables(direction, functions, layout, saved, None, stages)
+    if not looks_ahead or direction == "forward" or tables.called_stages:
+        return tables
+    ahead, first = without_gradients(pointwise, stages[0])
+    return replace(tables, ahead=ahead, stages=(first, *stages[1:]))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..derive import Pointwise
 from ..emit import spelled
 from ..emit_function import emit_lines
+from ..hoisting import hoisted
 from ..layout import Layout, layout_of
 from ..pointwise_functions import PointwiseFunction
-from ..program import Program
+from ..program import Program, symbols_of, values_of
 from .exchange import Exchanged, Product, Statistic
 from .programs import Stages, described
 
@@ -159,11 +160,12 @@ def stage_functions(pointwise: Pointwise, passed: tuple[str, ...] = ()) -> Stage
         "value": stages.d_values,
         "statistic": stages.saved_statistics,
         "sum": stages.sums,
+        "ahead": (),
     }
     places = _Places(pointwise, stages, layout)
     return StageFunctions(
-        forward=tuple(_functions(pointwise, "forward", stages.forward, forward, passed)),
-        backward=tuple(_functions(pointwise, "backward", stages.backward, backward, ())),
+        forward=tuple(_functions(pointwise, "forward_{}", stages.forward, forward, passed)),
+        backward=tuple(_functions(pointwise, "backward_{}", stages.backward, backward, ())),
         products=tuple(places.products(stages.exchanged, stages.values)),
         statistics=tuple(places.statistics(stages.exchanged, stages.values, stages.statistics)),
         returned_products=tuple(places.products(stages.returned, stages.d_values, back=True)),
@@ -187,16 +189,41 @@ def stage_functions(pointwise: Pointwise, passed: tuple[str, ...] = ()) -> Stage
     )
 
 
+def without_gradients(
+    pointwise: Pointwise, first: StageFunction
+) -> tuple[StageFunction, StageFunction]:
+    """Divide the first stage of a backward: kernels compute ahead what reads no gradient.
+
+    Args:
+        pointwise: the derived programs of the cell.
+        first: the function of the stage.
+
+    Returns:
+        The function of the values that read no gradient, and that of the rest. The latter reads
+        the former's results as its inputs `"ahead"`.
+    """
+    constants = (constant.name for constant in pointwise.cell.constants)
+    known = [name for name in first.parameters if name not in first.inputs["d_after"]]
+    parts = hoisted(first.program, known, constants, "_ahead")
+    rest = parts.program
+    read = symbols_of((*values_of(rest.statements), *rest.outputs))
+    rest = replace(rest, inputs=tuple(symbol for symbol in rest.inputs if symbol in read))
+    inputs = {**first.inputs, "ahead": parts.names}
+    (ahead,) = _functions(pointwise, "backward_ahead", [parts.fixed], first.inputs, ())
+    (later,) = _functions(pointwise, first.name, [rest], inputs, ())
+    return ahead, later
+
+
 def _functions(
     pointwise: Pointwise,
-    direction: str,
+    named: str,
     programs: Sequence[Program],
     inputs: Mapping[str, tuple[str, ...]],
     passed: tuple[str, ...],
 ) -> Iterator[StageFunction]:
     every = dict.fromkeys(name for names in inputs.values() for name in names)
     for place, program in enumerate(programs):
-        name, results = f"{direction}_{place}", tuple(str(o) for o in program.outputs)
+        name, results = named.format(place), tuple(str(o) for o in program.outputs)
         read = {symbol.name for symbol in program.inputs}
         parameters = tuple(n for n in every if n in read)
         lines = emit_lines(name, program, parameters, pointwise.cell.constants, passed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
 from . import flashrnn, layers
 from .attention import attention
@@ -28,7 +27,6 @@ _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
 
 def contenders_for(
     row: Row,
-    cell: CellSpec,
     device: str,
     dtypes: Sequence[str],
     kinds: Sequence[Kind],
@@ -40,7 +38,6 @@ def contenders_for(
 
     Args:
         row: the cell and the sizes.
-        cell: the cell.
         device: "cpu" or "cuda".
         dtypes: of the contenders.
         kinds: of contenders.
@@ -49,11 +46,10 @@ def contenders_for(
         resets: the share of all steps at which a row of theirs starts anew.
 
     Example:
-        >>> import rnnc
         >>> from rnnc.bench.contenders.choice import contenders_for
         >>> from rnnc.bench.rows import rows_named
         >>> row, kinds = rows_named("6")[0], ["scan", "nn"]
-        >>> found = contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)
+        >>> found = contenders_for(row, "cuda", ["float16"], kinds)
         >>> ", ".join(c.name.removeprefix("rnnc ") for c in found)
         'auto, block, cluster, grid, walk, scan, alternating, nn.LSTM'
     """

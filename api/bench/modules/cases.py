@@ -120,8 +120,8 @@ def ragged_cases(device: str, words: str | None = None) -> tuple[Case, ...]:
 
 def _sized(sizes: str, **more: Any) -> tuple[Case, ...]:
     """Cases from words such as "lstm 512 64 256": the cell, units, batch rows and steps of each."""
-    each = (words.split() for words in sizes.split(","))
-    return tuple(Case(cast(Module, cell), *map(int, rest), **more) for cell, *rest in each)
+    rows = (words.split() for words in sizes.split(","))
+    return tuple(Case(cast(Module, m), int(h), int(b), int(t), **more) for m, h, b, t in rows)
 
 
 _BOTH = Case("lstm", 128, 32, 512, "bfloat16", layers=2, both=True)

@@ -252,9 +252,8 @@ def _key(check: dict[str, Any]) -> tuple[str, str, str]:
 
 def _names(case: RowCase, kind: Kind, device: str) -> set[str]:
     """The contenders of a kind in a case."""
-    cell = load(case.row.cell)
     asked = case.dtypes, [kind], case.peer_dtypes, case.variants
-    found = contenders_for(case.row, cell, device, *asked)
+    found = contenders_for(case.row, device, *asked)
     return {f"{each.name}, {each.dtype}" for each in found}
 
 

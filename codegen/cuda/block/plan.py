@@ -51,6 +51,7 @@ class BlockPlan(TiledPlan):
     """
 
     kind: ClassVar[str] = "block"
+    looks_ahead = "unmasked"
     most_heads: ClassVar[int] = 2**31 - 1  # per launch: heads are blocks along x
 
     unit_groups: int

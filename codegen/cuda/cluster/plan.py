@@ -38,6 +38,7 @@ class ClusterPlan(TiledPlan):
     """
 
     kind: ClassVar[str] = "cluster"
+    looks_ahead = "always"
 
     cluster: int
     units: int

@@ -44,10 +44,10 @@ def test_plain_loops_are_the_cells(name):
 
 def test_resets_are_of_a_hundredth_of_all_steps():
     row, cell = Row("lstm", 1, 3, 4, 500), rnnc.cells.lstm
-    (contender,) = contenders_for(row, cell, "cpu", ["float32"], ["resets"])
+    (contender,) = contenders_for(row, "cpu", ["float32"], ["resets"])
     assert (contender.name, contender.ours, contender.note != "") == ("rnnc, 1% resets", True, True)
     inputs = Inputs(cell, row, "float32", "cpu")
-    plain = next(iter(contenders_for(row, cell, "cpu", ["float32"], ["auto"])))
+    plain = next(iter(contenders_for(row, "cpu", ["float32"], ["auto"])))
     with torch.no_grad():
         found, whole = (each.prepare(inputs).run() for each in (contender, plain))
     fresh = (found - whole).abs().amax((-1, -2)) > 1e-6
@@ -57,7 +57,7 @@ def test_resets_are_of_a_hundredth_of_all_steps():
 def test_inputs_of_a_cell_are_given_to_each_contender():
     cell, row = rnnc.cells.cfc, Row("cfc", 2, 5, batch=3, steps=7)
     inputs = Inputs(cell, row, "float32", "cpu")
-    chosen = contenders_for(row, cell, "cpu", ["float32"], KINDS)
+    chosen = contenders_for(row, "cpu", ["float32"], KINDS)
     results = {c.name: c.prepare(inputs).run() for c in chosen if c.ours or c.name == "eager loop"}
     zoneout = {c.name for c in chosen if "zoneout" in c.name}
     assert results.keys() - zoneout == {"rnnc", "rnnc, 1% resets", "rnnc.RNN", "eager loop"}
@@ -67,15 +67,13 @@ def test_inputs_of_a_cell_are_given_to_each_contender():
 
 def names(number: int, *kinds: str) -> list[str]:
     row = ROWS[number]
-    chosen = contenders_for(
-        row, rnnc.cells.get(row.cell), "cuda", ["bfloat16", "float16"], kinds or KINDS
-    )
+    chosen = contenders_for(row, "cuda", ["bfloat16", "float16"], kinds or KINDS)
     return [f"{c.name} {c.dtype}" for c in chosen]
 
 
 def test_every_variant_takes_part_and_torch_in_its_fastest_dtype_too():
-    row, cell = ROWS[7], rnnc.cells.lstm
-    chosen = contenders_for(row, cell, "cuda", ["bfloat16"], ["scan", "nn"], ["float16"])
+    row = ROWS[7]
+    chosen = contenders_for(row, "cuda", ["bfloat16"], ["scan", "nn"], ["float16"])
     assert [(c.name, c.dtype) for c in chosen if not c.ours] == [
         ("nn.LSTM", "bfloat16"),
         ("nn.LSTM", "float16"),
@@ -120,8 +118,8 @@ def test_flashrnn_gets_its_layouts(number, monkeypatch):
     row = ROWS[number].resized(head_dim=4, batch=2, steps=40)
     cell = rnnc.cells.get(row.cell)
     kinds = ["flashrnn", "flashrnn-alternating"]
-    chosen = contenders_for(row, cell, "cuda", ["float32"], kinds)
-    chosen += contenders_for(row, cell, "cuda", ["float32"], ["flashrnn-packed"])
+    chosen = contenders_for(row, "cuda", ["float32"], kinds)
+    chosen += contenders_for(row, "cuda", ["float32"], ["flashrnn-packed"])
     for contender in chosen:
         packed[:] = ["yes"] * contender.name.endswith("packed")
         call = contender.prepare(Inputs(cell, row, "float32", "cpu"))
@@ -132,7 +130,7 @@ def test_flashrnn_gets_its_layouts(number, monkeypatch):
 def test_a_missing_flashrnn_is_left_out():
     if "flashrnn" in sys.modules:
         pytest.skip("it is there")
-    (contender,) = contenders_for(ROWS[7], rnnc.cells.lstm, "cuda", ["float32"], ["flashrnn"])
+    (contender,) = contenders_for(ROWS[7], "cuda", ["float32"], ["flashrnn"])
     inputs = Inputs(rnnc.cells.lstm, ROW, "float32", "cpu")
     result = Result(contender)
     assert bench._prepared(result, [inputs], Settings("cpu")) == []
@@ -141,7 +139,7 @@ def test_a_missing_flashrnn_is_left_out():
 
 def test_zoneout_is_of_the_same_weights_and_its_mean_draws_nothing():
     row, cell = Row("lstm", 2, 3, 2, 40), rnnc.cells.lstm
-    contenders = contenders_for(row, cell, "cpu", ["float32"], ["zoneout"])
+    contenders = contenders_for(row, "cpu", ["float32"], ["zoneout"])
     assert [c.name for c in contenders] == ["rnnc, 10% zoneout", "rnnc, 10% zoneout, its mean"]
     inputs = Inputs(cell, row, "float32", "cpu")
     drawn, mean = (contender.prepare(inputs) for contender in contenders)

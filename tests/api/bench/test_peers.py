@@ -34,7 +34,7 @@ SETTINGS = Settings("cpu", repeat=2, queued=True, ready=60)
 
 
 def chosen(row: Row, dtype: str, *kinds: str) -> dict[str, object]:
-    found = contenders_for(row, rnnc.cells.get(row.cell), "cuda", [dtype], kinds or NEW)
+    found = contenders_for(row, "cuda", [dtype], kinds or NEW)
     return {c.name: c for c in found if c.name not in ("eager loop",)}
 
 

@@ -13,11 +13,12 @@ from rnnc.bench.inputs import Call
 from rnnc.bench.measure import Settings, measure
 from rnnc.bench.results import Comparison
 from rnnc.bench.rows import BenchError, Row
-from rnnc.bench.suites.cases import scan_cases
+from rnnc.bench.suites.cases import peer_cases, scan_cases
 from rnnc.bench.suites.floor import copy_speed, floor_of
 from rnnc.bench.tables import cases_table
 from rnnc.cli.app import app
 from rnnc.cli.bench import suites
+from rnnc.codegen.cuda.limits import limits_of
 from typer.testing import CliRunner
 
 SMALL = RowCase(
@@ -74,7 +75,7 @@ def test_every_case_has_a_cell_without_R():  # noqa: N802
 def test_the_variants_of_a_case_take_part_and_haste_in_its_own_dtype():
     (case,) = scan_cases("cuda", "indrnn")
     asked = case.dtypes, case.kinds, case.peer_dtypes, case.variants
-    found = bench.contenders_for(case.row, rnnc.cells.indrnn, "cuda", *asked)
+    found = bench.contenders_for(case.row, "cuda", *asked)
     assert [(each.name, each.dtype) for each in found] == [
         *((f"rnnc {way}", "bfloat16") for way in ("walk", "scan", "auto")),
         ("Haste", "float32"),
@@ -160,3 +161,15 @@ def test_the_command_writes_its_record(monkeypatch, tmp_path):
     assert [each["name"] for each in case["contenders"]] == ["rnnc"]
     assert case["floor"][1] > case["floor"][0] > 0
     assert "times the floor" in outcome.output
+
+
+def test_sets_are_more_than_twice_the_cache(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(bench, "device_limits", lambda _: limits_of("H100"))
+    small, large = (scan_cases("cuda", name)[0] for name in ("mingru", "hgrn"))
+    cells = [rnnc.cells.get(case.row.cell) for case in (small, large)]
+    each = 16 * 1024 * 768 * len(cells[0].input_gates) * 2  # bytes
+    sets = bench._sets(small, cells[0], "cuda")
+    assert (sets - 1) * each <= 2 * limits_of("H100").l2 < sets * each
+    assert bench._sets(large, cells[1], "cuda") == 2
+    assert bench._sets(peer_cases("cuda", "1")[0], rnnc.cells.lstm, "cuda") == 1

@@ -91,6 +91,7 @@ def test_both_sides_train_all_their_weights():
     assert len(seen) - ours == 4
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 def test_a_converted_module_is_rnnc_s_with_torch_s_weights(monkeypatch):
     made = []
     monkeypatch.setattr(contenders, "_run", lambda case, module, *_: made.append(module))

@@ -28,7 +28,7 @@ def test_a_run_that_is_ended_leaves_a_whole_file(number, tmp_path):
     run.send_signal(number)
     assert run.wait(60) != 0
     content = json.loads(path.read_text())
-    assert content["cases"][0]["contenders"][0]["forward_backward"] > 0
+    assert content["cases"][0]["contenders"][0]["forward_backward"]["median"] > 0
     # The same command goes on.
     subprocess.run([sys.executable, "-m", "rnnc", *COMMAND], cwd=tmp_path, check=True)
     more = json.loads(path.read_text())

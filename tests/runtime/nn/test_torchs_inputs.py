@@ -29,7 +29,10 @@ KINDS = pytest.mark.parametrize(
 
 @cache
 def info_of(name):
-    from torch.testing._internal.common_modules import module_db
+    # torch's own tests forbid, as they are imported, to set flags of the whole process. That holds
+    # until this block ends, so that other tests may set them.
+    with torch.backends.__allow_nonbracketed_mutation():
+        from torch.testing._internal.common_modules import module_db
 
     return next(info for info in module_db if info.module_cls is getattr(nn, name))
 

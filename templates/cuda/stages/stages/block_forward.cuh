@@ -7,6 +7,9 @@
 // the step, and the next step writes it again after that. Arguments of called gates lie behind the
 // states in the buffer of the next step.
 //
+// Results of a step are stored beside the next one, from registers that it does not write before: the
+// states and numbers of a step change in its later stages.
+//
 // In a wavefront no step is read or handed over early: each thread waits for the chunk of a step
 // before it copies any of its inputs, and a warp stores the results of step t beside step t + 1,
 // after which it says, at step t + 2, that they are stored.
@@ -15,6 +18,7 @@
 #include "lib/exchange/handover.cuh"
 #include "lib/stages/block/items_forward.cuh"
 #include "lib/stages/number_store.cuh"
+#include "lib/stages/result_store.cuh"
 
 namespace rnnc::block_forward {
 
@@ -29,12 +33,15 @@ struct StagedForward {
   StagedItems items;
   InputCopy input;
   ResetCopy reset;
+  ResultStore<1, Plan::kThreadRows> state_store[Cell::kStates];
+  DirectSavedStore saved_direct;
   NumberStore<Plan::kThreadRows> numbers;
   SavedStore saved_store;
+  Stored stored;              // where this thread stores results
   UnweightedCopy unweighted;
   Handover<false> handover;
   const Element* next_input;  // of the step whose input is copied next
-  int64 step_size, t_offset;  // of [B, N, D]; of the step whose results are stored next
+  int64 step_size;            // of [B, N, D]
   int fragment, saved_offset;
   int place;                  // among those of inputs: of the step
   int buffer;                 // offset of what this step multiplies; the next step's is the other
@@ -69,14 +76,25 @@ struct StagedForward {
     items.begin_masks(a, time, steps);
     items.masks.begin_parts(a, time, first_row, steps);
     step_size = kept(a.batch * a.heads * Plan::kHeadDim);
-    t_offset = time.at(0) * step_size;
     next_input = a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
     input.prepare(a, first_row);
     reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
     unweighted.start(items.unweighted, a, time, 0, shared + kUnweightedOffset, threadIdx.x, 0,
                      first_row, 1);
-    numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4);
-    saved_store.prepare(a, first_row, a.heads * Plan::kHeadDim * Cell::kSaved);
+    // Results are stored a step later: at step 0 there are none.
+    repeat<Cell::kStates>([&](int s) {
+      state_store[s].begin(a.states[s], time.at(-1), step_size, time.stride(step_size),
+                           items.offset_bytes);
+    });
+    saved_direct.begin(a.saved, time.at(-1), step_size, time.stride(step_size),
+                       items.offset_bytes);
+    items.begin_stored(stored, a);
+    items.clear_results();
+    numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4, -1);
+    saved_store.begin(a, first_row, a.heads * Plan::kHeadDim * Cell::kSaved,
+                      a.saved ? a.saved + head * Plan::kHeadDim * Cell::kSaved : nullptr,
+                      time.at(-1), step_size * Cell::kSaved,
+                      time.stride(step_size) * Cell::kSaved);
     saved_offset = pin(SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2)));
     fragment = launder(StateExchange::first_fragment(lane));
     buffer = place = 0;
@@ -118,26 +136,25 @@ struct StagedForward {
   RNNC_MEMBER void work_beside_products(int t) {
     if constexpr (kResetsAhead) items.read_resets(inputs_at(after(place)));
     if constexpr (!SavedStore::kUsed) handover.publish(a, t - 2);
-    if (t > 0) {
-      items.store_states_of(a, t_offset);
-      if constexpr (SavedStore::kUsed) {
-        if (a.saved) items.write_saved(saved_rows(), saved_offset);
-      } else {
-        items.store_saved_of(a, t_offset);
-      }
-    }
+    store_results(t > 0);
+    if constexpr (SavedStore::kUsed) items.write_saved(saved_rows(), saved_offset);
     copy_inputs(t + Plan::kNumStages, place);
     cp_async_wait<Plan::kNumStages - 2>();
     place = after(place);
+  }
+
+  // Stores the results of the step before, if there is one, but for those that a RowStore stores.
+  RNNC_MEMBER void store_results(bool holds) {
+    items.store_results(state_store, stored, holds);
+    if constexpr (!SavedStore::kUsed) items.store_saved_directly(saved_direct, stored, holds);
+    numbers.store(items.number, holds);
   }
 
   static RNNC_MEMBER char* saved_rows() { return shared + kSharedBytes + Statistics::kBytes; }
   // After the first meeting of step t: stores what the step before saved.
   RNNC_MEMBER void store_saved_rows(int t) {
     handover.publish(a, t - 2);
-    if (t == 0 || !a.saved) return;
-    Element* const step = a.saved + (t_offset + head * Plan::kHeadDim) * Cell::kSaved;
-    saved_store.store(saved_rows(), step);
+    saved_store.store(saved_rows(), t > 0);
   }
 
   template <int stage>
@@ -172,9 +189,7 @@ struct StagedForward {
     Items::PerItem<States> next;
     unroll<Cell::kStages>(
         [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
-    numbers.store(a, time, items.number);
     items.go_on(next);
-    if (t > 0) t_offset += time.stride(step_size);
     __syncthreads();
   }
 
@@ -194,7 +209,10 @@ struct StagedForward {
   RNNC_MEMBER void end() {
     handover.publish(a, steps - 2);
     items.masks.begin_store(steps - 1);
-    if (steps > 0) store_step(t_offset);
+    if (steps > 0) {
+      store_results(true);
+      if constexpr (SavedStore::kUsed) items.store_saved_of(a, time.at(steps - 1) * step_size);
+    }
     handover.publish(a, steps - 1);
     items.at_rows(
         [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
@@ -203,9 +221,9 @@ struct StagedForward {
 #pragma unroll 1
     for (int64 t = steps; t < a.steps; ++t) store_step(t * step_size);
   }
-  RNNC_MEMBER void store_step(int64 offset) const {
-    items.store_states_of(a, offset);
-    items.store_saved_of(a, offset);
+  RNNC_MEMBER void store_step(int64 t_offset) const {
+    items.store_states_of(a, t_offset);
+    items.store_saved_of(a, t_offset);
   }
 };
 

@@ -68,7 +68,7 @@ struct StagedBackward {
     is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
     items.load(a, at, copies);
     items.masks.begin_parts(a, at.time(a), at.first_row, steps);
-    number_copy.begin(a, at.head, at.first_row, at.lane);
+    number_copy.begin(a, at.time(a), steps - 1, at.head, at.first_row, at.lane);
     unweighted.start(items.unweighted, a, at.time(a), steps - 1, shared + kUnweightedOffset,
                      threadIdx.x, 0, at.first_row, 1);
     statistics.prepare(shared_begin + kStatisticsOffset, barriers, static_cast<int>(rank), at.warp,
@@ -88,8 +88,8 @@ struct StagedBackward {
       repeat<kItems>([&](int item) {
         if (items.active[item]) copies.issue(a, at, item, t, items.stage(to, item, at.warp));
       });
-      number_copy.issue(numbers_at(to), at.time(a).at(t));
     }
+    number_copy.issue(shared_address(numbers_at(to)), t >= 0);
     cp_async_commit();
   }
   // Before the last step, which runs first.
@@ -137,8 +137,7 @@ struct StagedBackward {
             i & 1, [&](int item, int, int k) { return items.value[item][k]; },
             [&](int item) { return items.exists(item, at); });
       }
-      __syncthreads();
-      statistics.push<stage>(i & 1, [&](int part) {
+      statistics.meet_and_push<stage>(i & 1, [&](int part) {
         int units = 0;
         repeat<kItems>([&](int item) {
           const int first = at.block_unit + (item * Plan::kWarps + part) * kItemUnits;
@@ -164,6 +163,7 @@ struct StagedBackward {
     items.read(data, stage_idx, at, numbers_at(stage_idx));
     if constexpr (stage == 0) {
       items.begin_step(a, stage_idx, at);
+      items.look_ahead(data);
       if (Cell::kStateSources > 0 && i > 0 && items.active[0]) {
         receive<Cell::kStages>(received, i - 1);
       }
@@ -171,11 +171,12 @@ struct StagedBackward {
     } else if constexpr (waits_within(stage)) {
       if (items.active[0]) {
         Received partials = {};
+        const u32 pushed = statistics.pushed_at<stage>(i & 1);
         receive<stage>(partials, i);
         items.take<stage>(partials);
         real sum[1][at_least_one(Cell::kStageSums)];
         assign(sum[0], items.sum);
-        statistics.collect<stage>(i & 1, sum);
+        statistics.collect<stage>(pushed, sum);
         assign(items.sum, sum[0]);
       }
     }

@@ -161,10 +161,11 @@ struct StagedForward {
   RNNC_MEMBER void run_stage(int t, Items::PerItem<States>& next) {
     constexpr bool last = stage + 1 == Cell::kStages;
     constexpr int coming = last ? 0 : stage + 1;
+    const u32 pushed = statistics.pushed_at<stage>(buffer_of<stage>(t));
     multiply<stage>(t);
     if (computes) {
       items.add_weights<stage>();
-      statistics.collect<stage>(buffer_of<stage>(t), items.number);
+      statistics.collect<stage>(pushed, items.number);
       Words words;
       const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
       with_stage_sigmoid<stage, true>(compute, [&] { items.collect_for<coming>(words, next, lane); });
@@ -182,8 +183,7 @@ struct StagedForward {
           buffer, [&](int, int j, int k) { return items.value[0][j][k]; },
           [&](int) { return items.exists; });
     }
-    __syncthreads();
-    statistics.push<stage>(buffer, [&](int part) {
+    statistics.meet_and_push<stage>(buffer, [&](int part) {
       const int first = static_cast<int>(rank) * Plan::kUnits + part * kGroupUnits;
       return maximum(minimum(Plan::kHeadDim - first, kGroupUnits), 0);
     });
@@ -221,7 +221,7 @@ struct StagedForward {
   // Of the next step whose results have not been stored.
   RNNC_MEMBER void store_results() {
     items.store_states_of(a);
-    numbers.store(a, inputs.time, items.number);
+    numbers.store(items.number);
   }
   // While h is in flight: thread 0 announces the bytes of step t + 2, and a later input is copied
   // into the stage of this step's.

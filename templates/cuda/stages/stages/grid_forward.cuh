@@ -160,7 +160,7 @@ struct StagedForward {
       // Zeros in padding: products over all steps read what called gates multiplied.
       it.masks.begin_store(t);
       repeat<Cell::kSaved>([&](int i) { it.saved[i] = it.masks.own_or_zero(0, it.saved[i]); });
-      known.number_store.store(a, place.time(a), known.number);
+      known.number_store.store(known.number);
     });
     store_items(items, phase, a, t, t_offset);
   }

@@ -77,13 +77,18 @@ RNNC_INLINE void add_state_diagonal_gradient(States& d_state, const Diagonal& di
   });
 }
 
+// The same packed values, of which the compiler keeps no others.
+template <typename T, int n>
+RNNC_INLINE void launder_words(Vec<T, n>& vec) {
+  if constexpr (n > 0) {
+    for (auto& word : vec.words) word = launder(static_cast<u32>(word));
+  }
+}
 // Values of a kernel with masks that are packed ahead of the branch that stores them. NOTE: else the
 // compiler selects padding away within the branch, which is long then, and each warp waits at its end.
 template <typename T, int n>
 RNNC_INLINE void settle(Vec<T, n>& vec) {
-  if constexpr (kMasked && n > 0) {
-    for (auto& word : vec.words) word = launder(static_cast<u32>(word));
-  }
+  if (kMasked) launder_words(vec);
 }
 
 }  // namespace rnnc

@@ -15,28 +15,32 @@ struct NumberCopy {
   static constexpr int kCopies = ceil_div(kCount, threads);
   static constexpr int kBytes = round_up(kCount * static_cast<int>(sizeof(real)), 16);  // per step
 
-  const char* from[at_least_one(kCopies)];  // at the first step in memory
+  const char* from[at_least_one(kCopies)];  // at the step that is copied next
   int to[at_least_one(kCopies)];            // -1: none
-  int64 step_bytes;
+  int64 stride;                             // to the step after that, in bytes
 
-  // `thread` is one of those that copy.
-  RNNC_MEMBER void begin(const StagedBackwardArguments& a, int64 head, int64 first_row,
-                         int thread) {
-    step_bytes = a.batch * a.heads * Cell::kSavedStatistics * int64{sizeof(real)};
+  // `thread` is one of those that copy, from step t on and downwards.
+  RNNC_MEMBER void begin(const StagedBackwardArguments& a, const TimeOrder& time, int t, int64 head,
+                         int64 first_row, int thread) {
+    const int64 step_bytes = a.batch * a.heads * Cell::kSavedStatistics * int64{sizeof(real)};
+    stride = -time.stride(step_bytes);
     repeat<kCopies>([&](int i) {
       const int piece = thread + i * threads;
       const int row = piece / at_least_one(Cell::kSavedStatistics);
       const int number = piece % at_least_one(Cell::kSavedStatistics);
       const int64 place = first_row + row < a.batch ? first_row + row : 0;
-      to[i] = piece < kCount ? piece * static_cast<int>(sizeof(real)) : -1;
+      to[i] = pin(piece < kCount ? piece * static_cast<int>(sizeof(real)) : -1);
       from[i] = reinterpret_cast<const char*>(
-          a.statistics + (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics + number);
+                    a.statistics + (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics +
+                    number) +
+                time.at(t) * step_bytes;
     });
   }
-  // Of the step at a place in memory.
-  RNNC_MEMBER void issue(char* stage, int64 place) const {
+  // Of the next step, if there is one.
+  RNNC_MEMBER void issue(u32 stage, bool exists) {
     repeat<kCopies>([&](int i) {
-      if (to[i] >= 0) cp_async<sizeof(real)>(stage + to[i], from[i] + place * step_bytes);
+      cp_async_if<sizeof(real), 0>(exists ? to[i] : -1, stage + to[i], from[i]);
+      from[i] += stride;
     });
   }
   static RNNC_MEMBER void read(Numbers& number, const char* stage, int row) {

@@ -2,38 +2,47 @@
 #pragma once
 
 #include "lib/cell/mask.cuh"
+#include "lib/ptx/launder.cuh"
 #include "lib/stages/arguments.cuh"
 #include "lib/stages/item.cuh"
+#include "lib/stages/predicated.cuh"
 
 namespace rnnc {
 
 // A thread has `rows` batch rows.
 template <int rows>
 struct NumberStore {
-  int64 offset[rows];  // in a step; -1: not this thread's
-  real* at;            // of the step whose numbers are stored next
+  int own[rows];   // whether this thread stores the row's
+  real* at[rows];  // of the step whose numbers are stored next
+  int64 stride;    // to the step after it
 
-  // Of the rows at first_place and after it, if the thread is the one that stores them.
+  // Of the rows at first_place and after it, if the thread is the one that stores them. The first
+  // step to store is step `first`. NOTE: addresses are kept, as in ResultStore, and `own` is pinned:
+  // the compiler decided in each step again which thread stores, for 100 cycles.
   RNNC_MEMBER void begin(const StagedForwardArguments& a, const TimeOrder& time, int64 head,
-                         int64 first_place, bool is_one) {
-    at = a.statistics ? a.statistics + time.at(0) * (a.batch * a.heads * Cell::kSavedStatistics)
-                      : nullptr;
+                         int64 first_place, bool is_one, int first = 0) {
+    const int64 step_size = a.batch * a.heads * Cell::kSavedStatistics;
+    stride = time.stride(step_size);
     repeat<rows>([&](int j) {
       const int64 place = first_place + j;
-      const bool own = is_one && place < a.batch && a.statistics;
-      offset[j] = own ? (row_at(a, place) * a.heads + head) * Cell::kSavedStatistics : -1;
+      const bool is_own = is_one && place < a.batch && a.statistics;
+      const int64 row = is_own ? row_at(a, place) : 0;
+      own[j] = pin(int{is_own});
+      at[j] = a.statistics + time.at(first) * step_size +
+              (row * a.heads + head) * Cell::kSavedStatistics;
     });
   }
-  // Of the next step.
-  RNNC_MEMBER void store(const StagedForwardArguments& a, const TimeOrder& time,
-                         const Numbers (&number)[rows]) {
+  // Of the next step, if it is to be stored.
+  RNNC_MEMBER void store(const Numbers (&number)[rows], bool holds = true) {
     if constexpr (Cell::kSavedStatistics > 0) {
       repeat<rows>([&](int j) {
-        if (offset[j] < 0) return;
-        repeat<Cell::kSavedStatistics>(
-            [&](int k) { at[offset[j] + k] = number[j][kSavedStatistic[k]]; });
+        repeat<Cell::kSavedStatistics>([&](int k) {
+          Vec<real, 1> vec;
+          vec.set({number[j][kSavedStatistic[k]]});
+          st_global_if(own[j] && holds, at[j] + k, vec.words);
+        });
+        at[j] += stride;
       });
-      at += time.stride(a.batch * a.heads * Cell::kSavedStatistics);
     }
   }
 };

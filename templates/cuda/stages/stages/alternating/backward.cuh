@@ -191,8 +191,9 @@ RNNC_INLINE void backward_stage(const StagedBackwardArguments& a, const StagedWo
   load_values<stage>(value, workspace, item);
   add_returned<stage, first_stage>(value, workspace, item, inputs.diagonal, d_gate, product);
   repeat<Cell::kStates>([&](int s) { d_state[s] = carried[s] + inputs.d_state[s]; });
-  apply_stage_backward<stage>(saved, statistic, inputs.before, inputs.after, inputs.param, sum,
-                              value, d_state, d_gate, d_param);
+  static_assert(!kLooksAhead, "nothing of a stage is computed ahead");
+  apply_stage_backward<stage>(saved, statistic, inputs.before, inputs.after, inputs.param, Ahead{},
+                              sum, value, d_state, d_gate, d_param);
   store_values<stage>(value, workspace, item);
   if constexpr (stage < kLastStage) {
     keep_gradients<stage>(d_gate, d_param, workspace, item);

@@ -7,8 +7,10 @@
 #include "lib/kernels/block/items_backward.cuh"
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
+#include "lib/stages/block/step_data_backward.cuh"
 #include "lib/stages/block/step_parts.cuh"
 #include "lib/stages/number_copy.cuh"
+#include "lib/stages/result_store.cuh"
 #include "lib/stages/sums.cuh"
 
 namespace rnnc::block_backward {
@@ -22,6 +24,8 @@ using GateStore =
     RowStore<gates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim, kWarpUnits>;
 using InputGateStore = GateStore<Cell::kInputGates>;
 using OtherGateStore = GateStore<kGatesNoInput>;
+using DirectInputStore = ResultStore<Cell::kInputGates, Plan::kThreadRows>;
+using DirectOtherStore = ResultStore<kGatesNoInput, Plan::kThreadRows>;
 static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes + InputGateStore::kBytes +
                       OtherGateStore::kBytes ==
                   Plan::kStagedShared,
@@ -29,15 +33,22 @@ static_assert(Statistics::kBytes + Plan::kNumStages * NumberCopy::kBytes + Input
 
 struct StagedItems : Items {
   PerItem<Values> value;
+  PerItem<Ahead> ahead;
   PerItem<Gates> d_gate;
   PerItem<States> last, before;  // states after the step before, and those that this step began from
   Sums sum[Plan::kThreadRows];
   StepParts<2, Plan::kThreadRows> parts;
+  static constexpr bool kWhole = Plan::kHeadDim % kWarpUnits == 0;  // no unit is padding
+  int stored[kWhole ? 1 : 2][Plan::kThreadRows];  // whether the item's gradients are stored
 
   // NOTE: the compiler would read the thread's index again for each gradient that a step publishes.
   RNNC_MEMBER void pin_places() {
     unit = pin(unit);
     quad = pin(quad);
+    repeat<kWhole ? 1 : 2>([&](int half) {
+      repeat<Plan::kThreadRows>(
+          [&](int j) { stored[half][j] = pin(int{valid[half][j]}); });
+    });
   }
 
   // Reads the states of a step, and adds the gradients that arrive from outside.
@@ -56,6 +67,30 @@ struct StagedItems : Items {
     repeat<Cell::kValues>([&](int k) { value[half][j][k] = 0; });
   }
 
+  // What the first stage of a step reads no gradient for; `then` are the states after the step, and
+  // `first` those that it began from.
+  RNNC_MEMBER void look_ahead(int half, int j, const char* data, const char* numbers,
+                              const States& first, const States& then) {
+    ReadValues saved;
+    Numbers number;
+    read_saved(saved, number, half, j, data, numbers);
+    compute_ahead(saved, number, first, then, param[half], ahead[half][j]);
+  }
+  // The same of a step without masks, whose states have not been read.
+  RNNC_MEMBER void look_ahead(int half, int j, const char* data, const char* numbers) {
+    States first;
+    repeat<Cell::kStates>([&](int s) {
+      const auto value = StateCopy::read(data + before_offset(s), state_offset[half][j]);
+      first[s] = kReads[s] ? value[0] : real(0);
+    });
+    look_ahead(half, j, data, numbers, first, last[half][j]);
+  }
+  RNNC_MEMBER void read_saved(ReadValues& saved, Numbers& number, int half, int j,
+                              const char* data, const char* numbers) const {
+    unpack_saved(saved, SavedCopy::read(data, saved_offset[half][j]));
+    unweighted.set_read(saved, half, j);
+    NumberCopy::read(number, numbers, Plan::kThreadRows * quad + j);
+  }
   // One stage of an item, from data in `data`: publishes in `buffer` the gradients of gates that it
   // computes, and adds to the sums over time.
   template <int stage>
@@ -64,12 +99,10 @@ struct StagedItems : Items {
     ReadValues saved;
     Params d_param;
     Numbers number;
-    unpack_saved(saved, SavedCopy::read(data, saved_offset[half][j]));
-    unweighted.set_read(saved, half, j);
-    NumberCopy::read(number, numbers, Plan::kThreadRows * quad + j);
+    read_saved(saved, number, half, j, data, numbers);
     Gates& gradient = d_gate[half][j];
     apply_stage_backward<stage>(saved, number, before[half][j], after[half][j], param[half],
-                                sum[j], value[half][j], d_state[half][j], gradient, d_param);
+                                ahead[half][j], sum[j], value[half][j], d_state[half][j], gradient, d_param);
     unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       unroll<kSourcePairs[source]>([&](auto index) {
@@ -137,21 +170,29 @@ struct StagedItems : Items {
     });
   }
 
-  // Stores the gradients of a step's gates as `store_gates` does, but for those that a RowStore
-  // stores: they go to shared memory.
-  RNNC_MEMBER void write_gates(char* inputs, char* others, Element* d_wx, Element* d_no_input) {
+  // Stores the gradients of a step's gates, but for those that a RowStore stores: they go to shared
+  // memory.
+  RNNC_MEMBER void write_gates(char* inputs, char* others, DirectInputStore& input_store,
+                               DirectOtherStore& other_store) const {
+    input_store.advance();
+    other_store.advance();
     for_each([&](int half, int j) {
       PackedGates packed(d_gate[half][j]);
       packed.clear_unless(parts.runs(j));
       settle(packed.d_wx);
       settle(packed.d_no_input);
       const int row = Plan::kThreadRows * quad + j, own = unit + 8 * half;
-      InputGateStore::give(
-          packed.d_wx, valid[half][j], inputs, row, own,
-          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
-      OtherGateStore::give(
-          packed.d_no_input, valid[half][j], others, row, own,
-          element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
+      const int holds = stored[kWhole ? 0 : half][j];
+      if constexpr (InputGateStore::kUsed) {
+        InputGateStore::give(packed.d_wx, valid[half][j], inputs, row, own);
+      } else {
+        input_store.store(holds, packed.d_wx, j, 8 * half);
+      }
+      if constexpr (OtherGateStore::kUsed) {
+        OtherGateStore::give(packed.d_no_input, valid[half][j], others, row, own);
+      } else {
+        other_store.store(holds, packed.d_no_input, j, 8 * half);
+      }
     });
   }
 };

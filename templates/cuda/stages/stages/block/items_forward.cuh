@@ -6,6 +6,7 @@
 #include "lib/stages/block/row_store.cuh"
 #include "lib/stages/block/statistics.cuh"
 #include "lib/stages/items_forward.cuh"
+#include "lib/stages/result_store.cuh"
 
 namespace rnnc::block_forward {
 
@@ -57,7 +58,20 @@ struct StagedWeights : Weights {
   }
 };
 
+using DirectSavedStore = ResultStore<Cell::kSaved, Plan::kThreadRows>;
+constexpr int kValidGroups =
+    Plan::kHeadDim % (8 * Plan::kUnitGroups) == 0 ? 1 : Plan::kUnitGroups;
+// Which tensors a thread stores its items in: bit s state s, bit kStates what is saved.
+struct Stored {
+  int of[kValidGroups][Plan::kThreadRows];
+  RNNC_MEMBER bool has(int group, int j, int tensor) const {
+    return of[kValidGroups == 1 ? 0 : group][j] >> tensor & 1;
+  }
+};
+
 struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
+  PerItem<Vec<Element, Cell::kSaved>> packed;  // what a step saved, in few registers until stored; no RowStore
+
   // The gates of a step, as far as they do not wait for the step before.
   RNNC_MEMBER void begin_gates() {
     for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
@@ -66,7 +80,13 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   RNNC_MEMBER void add_states_to_base() { add_state_weights(base); }
   // After a step: what the next one begins from, and what it adds to the gates of that.
   RNNC_MEMBER void go_on(const PerItem<States>& next) {
-    for_each([&](int group, int j) { assign(state[group][j], next[group][j]); });
+    for_each([&](int group, int j) {
+      assign(state[group][j], next[group][j]);
+      if constexpr (!SavedStore::kUsed) {
+        packed[group][j] = pack_saved(saved[group][j]);
+        launder_words(packed[group][j]);
+      }
+    });
     add_states_to_base();
     masks.advance();
   }
@@ -111,9 +131,54 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
     });
   }
 
+  // NOTE: step 0 stores no results of a step before it, but by a predicate. If they were not defined
+  // then, the compiler would be free to store others in every step, and did.
+  RNNC_MEMBER void clear_results() {
+    if constexpr (SavedStore::kUsed) {
+      memset(this->saved, 0, sizeof this->saved);
+    } else {
+      memset(packed, 0, sizeof packed);
+    }
+    memset(number, 0, sizeof number);
+  }
+  RNNC_MEMBER void begin_stored(Stored& stored, const StagedForwardArguments& a) const {
+    int tensors = a.saved ? 1 << Cell::kStates : 0;
+    repeat<Cell::kStates>([&](int s) { tensors |= a.states[s] ? 1 << s : 0; });
+    repeat<Plan::kThreadRows>([&](int j) {
+      repeat<kValidGroups>([&](int i) { stored.of[i][j] = pin(valid[i][j] ? tensors : 0); });
+    });
+  }
+  // Stores the states of a step, and what it saves, if they are to be stored.
+  RNNC_MEMBER void store_results(ResultStore<1, Plan::kThreadRows> (&store)[Cell::kStates],
+                                 const Stored& stored, bool holds) const {
+    repeat<Cell::kStates>([&](int s) {
+      store[s].advance();
+      for_each([&](int i, int j) {
+        auto vec = pack_state(masks.results(i, j, state[i][j])[s]);
+        masks.clear_padding(j, vec);
+        store[s].store(holds && stored.has(i, j, s), vec, j, 8 * i);
+      });
+    });
+  }
+  RNNC_MEMBER void store_saved_directly(DirectSavedStore& store, const Stored& stored, bool holds) const {
+    store.advance();
+    for_packed([&](int i, int j, const auto& vec) {
+      store.store(holds && stored.has(i, j, Cell::kStates), vec, j, 8 * i);
+    });
+  }
   // Stores the states of a step.
   RNNC_MEMBER void store_states_of(const StagedForwardArguments& a, int64 t_offset) const {
     at_step(t_offset, [&](const auto& valid, const auto& at) { store_states(a, valid, at); });
+  }
+  // body(i, j, vec) with what the last step has saved, and zeros in padding.
+  template <typename Body>
+  RNNC_MEMBER void for_packed(const Body& body) const {
+    for_each([&](int i, int j) {
+      auto vec = packed[i][j];
+      masks.clear_padding(j, vec);
+      settle(vec);
+      body(i, j, vec);
+    });
   }
   // Stores what a step saves.
   RNNC_MEMBER void store_saved_of(const StagedForwardArguments& a, int64 t_offset) const {

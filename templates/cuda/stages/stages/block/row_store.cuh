@@ -7,6 +7,7 @@
 
 #include "lib/copy/row_copy.cuh"
 #include "lib/stages/item.cuh"
+#include "lib/stages/predicated.cuh"
 
 namespace rnnc {
 
@@ -31,41 +32,44 @@ struct RowStore : RowCopy<elements, threads, rows, head_dim> {
   // beyond the batch have one too.
   static constexpr bool kHasAll = head_dim % warp_units == 0;
 
-  // Of the destinations, from the head's first unit of row 0.
-  int64 to_bytes[at_least_one(Copy::kCopies)];
+  // Of the destinations, in the step that was stored last.
+  char* at[at_least_one(Copy::kCopies)];
+  int stores[at_least_one(Copy::kCopies)];  // whether the thread stores this piece
+  int64 stride;  // to the step that is stored after it, in bytes
 
-  // Rows are row_stride elements apart in memory.
+  // Of a tensor, whose rows are row_stride elements apart in memory, from the head's first unit on;
+  // null: it is not stored. The first step to store lies at `first` in memory, of `step_size`
+  // elements each, and the others come in the order of `step_stride`.
   template <typename Arguments>
-  RNNC_MEMBER void prepare(const Arguments& a, int64 first_row, int64 row_stride) {
+  RNNC_MEMBER void begin(const Arguments& a, int64 first_row, int64 row_stride, Element* tensor,
+                         int64 first, int64 step_size, int64 step_stride) {
     if constexpr (kUsed) {
       Copy::prepare(a, first_row);
+      stride = step_stride * int64{sizeof(Element)};
       repeat<Copy::kCopies>([&](int i) {
         const int row = (threadIdx.x + i * threads) / Copy::kPieces;
-        if (first_row + row >= a.batch) this->offset_bytes[i] = -1;
-        to_bytes[i] = launder(this->row[i] * row_stride * int64{sizeof(Element)} + this->byte[i]);
+        stores[i] = pin(int{tensor && this->offset_bytes[i] >= 0 && first_row + row < a.batch});
+        this->offset_bytes[i] = pin(maximum(this->offset_bytes[i], 0));
+        at[i] = reinterpret_cast<char*>(tensor + first * step_size + this->row[i] * row_stride) +
+                this->byte[i] - stride;
       });
     }
   }
-  // The values of a unit of a row: to shared memory, or else to their place in global memory, where
-  // only rows of the batch have one.
+  // Writes the values of a unit of a row to shared memory.
   template <typename Values>
-  static RNNC_MEMBER void give(const Values& values, bool valid, char* own_rows, int row, int unit,
-                               Element* to) {
-    if constexpr (kUsed) {
-      if (kHasAll || valid) write_aligned(values, own_rows + Copy::offset(row, unit));
-    } else {
-      if (valid) values.store(to);
-    }
+  static RNNC_MEMBER void give(const Values& values, bool valid, char* own_rows, int row,
+                               int unit) {
+    if (kHasAll || valid) write_aligned(values, own_rows + Copy::offset(row, unit));
   }
-  // `to` is the head's first unit of row 0.
-  RNNC_MEMBER void store(const char* from, Element* to) const {
+  // Stores the rows of the next step, if it is to be stored.
+  RNNC_MEMBER void store(const char* from, bool holds) {
     if constexpr (kUsed) {
       // All are read ahead of the first store, which waits for what it reads.
       Vec<Element, Copy::kAccess / static_cast<int>(sizeof(Element))> piece[Copy::kCopies];
-      repeat<Copy::kCopies>(
-          [&](int i) { piece[i].read(from + maximum(this->offset_bytes[i], 0)); });
+      repeat<Copy::kCopies>([&](int i) { piece[i].read(from + this->offset_bytes[i]); });
       repeat<Copy::kCopies>([&](int i) {
-        if (this->offset_bytes[i] >= 0) piece[i].store(reinterpret_cast<char*>(to) + to_bytes[i]);
+        at[i] += stride;
+        st_global_if(stores[i] && holds, at[i], piece[i].words);
       });
     }
   }

@@ -54,6 +54,7 @@ struct StagedPush : PartialPush {
 
 struct StagedItems : Items {
   Values value[kItems];
+  Ahead ahead[kItems];
   Sums sum;  // of the column that all items of the thread are in
 
   // Whether an item's unit does.
@@ -100,6 +101,15 @@ struct StagedItems : Items {
       repeat<Cell::kValues>([&](int k) { value[item][k] = 0; });
     });
   }
+  // What the first stage reads no gradient for. NOTE: kept here, before the wait for the gradients of
+  // the states: the compiler would compute it after that.
+  RNNC_MEMBER void look_ahead(const StageData& data) {
+    repeat<kItems>([&](int item) {
+      compute_ahead(data.saved[item], data.number, before[item], after[item][0], param[item],
+                    ahead[item]);
+      for (auto& x : ahead[item]) x = launder(x);
+    });
+  }
   // Adds the sums that the peers sent for the states.
   RNNC_MEMBER void add_to_states(const Received& received) {
     for_state_sources([&](auto source, int item) {
@@ -131,7 +141,7 @@ struct StagedItems : Items {
     repeat<kItems>([&](int item) {
       Gradients& own = found[item];
       apply_stage_backward<stage>(data.saved[item], data.number, before[item], after[item][0],
-                                  param[item], sum, value[item], own.state, own.gate, own.param);
+                                  param[item], ahead[item], sum, value[item], own.state, own.gate, own.param);
       unroll<Cell::kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         unroll<kSourcePairs[source]>([&](auto index) {

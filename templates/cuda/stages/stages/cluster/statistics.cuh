@@ -74,6 +74,9 @@ struct ClusterStatistics {
   static constexpr int kPieces = ceil_div(Plan::kCluster * kColumns, 32);
   static constexpr int kTurns = ceil_div(kPieces, warps);  // pieces of a warp, per vector
   static constexpr int kSlots = maximum(warps / kPieces, 1);  // warps that have the same piece
+  // Whether each warp pushes each vector, and each thread with it.
+  static constexpr bool kAllPush = warps <= kPieces;
+  static constexpr bool kWholePieces = kTurns == 1 && Plan::kCluster * kColumns % 32 == 0;
   // Lanes of the same rows, which may divide the parts of blocks among them.
   static constexpr int kSharers = 1 << bits_in(lanes), kWriters = 1 << bits_in(kOthers);
 
@@ -147,55 +150,40 @@ struct ClusterStatistics {
     }
   }
 
-  // After the barrier: pushes the block's parts. units_of(part) is the number of units of a part.
+  // Waits for all warps of the block, and then pushes its parts. units_of(part) is the number of
+  // units of a part. NOTE: addresses are computed ahead of the barrier: all
+  // blocks wait for what is behind it.
   template <int stage, typename UnitsOf>
-  RNNC_MEMBER void push(int buffer, const UnitsOf& units_of) const {
-    for_vectors<stage>([&](auto vector, auto first) {
-      constexpr int count = vector_words(stage);
-      if (slot != vector % kSlots) return;
-      Vec<float, count> read[parts];
-      const u32 from = begin + buffer * kWarpPartsBytes + parts * part_bytes_before(stage) +
-                       push_row * record_bytes(stage) + 4 * first;
-      repeat<parts>(
-          [&](int part) { read[part].read(shared_pointer(from + part * part_bytes(stage))); });
-      real record[at_least_one(record_words(stage))] = {};
-      for_statistics_in<stage, vector>([&](auto index) {
-        constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
-        Part found[parts];
-        repeat<parts>([&](int part) {
-          const real units_of_part = real(units_of(part) * statistic.count);
-          found[part] = taken<decltype(index)::value>(read[part], first, units_of_part);
-        });
-        put<decltype(index)::value>(record, united<statistic.kind>(found));
-      });
-      const u32 offset = buffer * kBufferBytes + Plan::kCluster * part_bytes_before(stage) +
-                         own_block * record_bytes(stage) + 4 * first;
-      u32 words[4] = {};
-      repeat<count>([&](int i) { words[i] = __float_as_uint(record[first + i]); });
-      repeat<kTurns>([&](int turn) {
-        if (!pushes[turn]) return;
-        const u32 barrier =
-            peer_barrier[turn] + exchange_of(stage) * kBarrierPairBytes + buffer * 8;
-        if constexpr (count == 4) {
-          st_async_v4(peer[turn] + offset, words, barrier);
-        } else {
-          st_async_v2(peer[turn] + offset, words[0], words[1], barrier);
-        }
-      });
+  RNNC_MEMBER void meet_and_push(int buffer, const UnitsOf& units_of) const {
+    const u32 from = launder(begin + buffer * kWarpPartsBytes + parts * part_bytes_before(stage) +
+                             push_row * record_bytes(stage));
+    u32 to[kTurns], barrier[kTurns];
+    repeat<kTurns>([&](int turn) {
+      to[turn] = launder(peer[turn] + buffer * kBufferBytes +
+                         Plan::kCluster * part_bytes_before(stage) +
+                         own_block * record_bytes(stage));
+      barrier[turn] = launder(peer_barrier[turn] + exchange_of(stage) * kBarrierPairBytes +
+                              buffer * 8);
     });
+    __syncthreads();
+    push<stage>(from, to, barrier, units_of);
   }
-
-  // After the exchange: the numbers of each row. Lanes of the same row divide the parts of the
+  // Where this lane's first part of a stage will be. NOTE: kept here, ahead of the wait for it.
+  template <int stage>
+  RNNC_MEMBER u32 pushed_at(int buffer) const {
+    return launder(pushed_begin + buffer * kBufferBytes +
+                   Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage) +
+                   (divides(stage) ? sharer * part_bytes(stage) : 0));
+  }
+  // After the exchange: the numbers of each row, from where pushed_at said. Lanes of the same row divide the parts of the
   // blocks where they are many, and of sums, whose order of addition is the same in all lanes.
   template <int stage, int n>
-  RNNC_MEMBER void collect(int buffer, real (&numbers)[rows][n]) const {
+  RNNC_MEMBER void collect(u32 pushed, real (&numbers)[rows][n]) const {
     for_vectors<stage>([&](auto vector, auto first) {
       constexpr int count = vector_words(stage), wide = rows * record_words(stage) <= 4 ? rows : 1;
       constexpr bool divided = divides(stage);
       constexpr int own = divided ? Plan::kCluster / kSharers : Plan::kCluster;
-      const u32 from = pushed_begin + buffer * kBufferBytes +
-                       Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage) +
-                       4 * first + (divided ? sharer * part_bytes(stage) : 0);
+      const u32 from = pushed + 4 * first;
       Vec<float, wide * count> read[own][rows / wide];
       repeat<own>([&](int i) {
         const int block = divided ? i * kSharers : i;
@@ -227,6 +215,39 @@ struct ClusterStatistics {
   }
 
  private:
+  template <int stage, typename UnitsOf>
+  RNNC_MEMBER void push(u32 from, const u32 (&to)[kTurns], const u32 (&barrier)[kTurns],
+                        const UnitsOf& units_of) const {
+    for_vectors<stage>([&](auto vector, auto first) {
+      constexpr int count = vector_words(stage);
+      if (!kAllPush && slot != vector % kSlots) return;
+      Vec<float, count> read[parts];
+      repeat<parts>([&](int part) {
+        read[part].read(shared_pointer(from + 4 * first + part * part_bytes(stage)));
+      });
+      real record[at_least_one(record_words(stage))] = {};
+      for_statistics_in<stage, vector>([&](auto index) {
+        constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
+        Part found[parts];
+        repeat<parts>([&](int part) {
+          const real units_of_part = real(units_of(part) * statistic.count);
+          found[part] = taken<decltype(index)::value>(read[part], first, units_of_part);
+        });
+        put<decltype(index)::value>(record, united<statistic.kind>(found));
+      });
+      u32 words[4] = {};
+      repeat<count>([&](int i) { words[i] = __float_as_uint(record[first + i]); });
+      repeat<kTurns>([&](int turn) {
+        if (!kWholePieces && !pushes[turn]) return;
+        if constexpr (count == 4) {
+          st_async_v4(to[turn] + 4 * first, words, barrier[turn]);
+        } else {
+          st_async_v2(to[turn] + 4 * first, words[0], words[1], barrier[turn]);
+        }
+      });
+    });
+  }
+
   // The bits of an index at the places of `bits`, next to each other.
   static RNNC_MEMBER int compressed(int index, int bits) {
     int found = 0, place = 0;

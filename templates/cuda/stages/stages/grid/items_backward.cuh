@@ -55,8 +55,9 @@ struct ItemStages {
     for_weights_of<stage>([&](const StageWeight& weight) {
       value[weight.value] = it.diagonal[weight.weight] * d_gate[weight.gate];
     });
-    apply_stage_backward<stage>(saved, number, before, it.after, it.param, sum, value, it.d_state,
-                                d_gate, d_param);
+    static_assert(!kLooksAhead, "nothing of a stage is computed ahead");
+    apply_stage_backward<stage>(saved, number, before, it.after, it.param, Ahead{}, sum, value,
+                                it.d_state, d_gate, d_param);
     // Rows and units that do not exist add nothing, whatever the equations give for zeros.
     if (it.valid && it.masks.runs(0)) {
       add_stage_to_sums<stage>(it.sum, d_gate, d_param, before, saved);
