@@ -112,6 +112,7 @@ struct Plan {
   static constexpr int kParts = 1;  // of a warp, with other steps of the same channels
   static constexpr bool kSequential = true;  // a block takes all tiles of its channels
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+  static constexpr bool kSaves = true;  // a forward, for its backward
 };
 
 struct Form {

@@ -110,6 +110,7 @@ struct Plan {
   static constexpr int kPlannedShared = 16384;  // bytes per block
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
+  static constexpr bool kSaves = true;  // a forward, for its backward
 };
 
 }  // namespace rnnc::walk_backward

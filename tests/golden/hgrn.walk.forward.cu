@@ -103,6 +103,7 @@ struct Plan {
   static constexpr int kPlannedShared = 8192;  // bytes per block
   static constexpr int kChunk = 16;  // steps that are taken together
   static constexpr int kNumStages = 4;  // chunks whose data is in flight
+  static constexpr bool kSaves = true;  // a forward, for its backward
 };
 
 }  // namespace rnnc::walk_forward

@@ -148,21 +148,25 @@ def _with_resets(case: RowCase) -> RowCase:
     return replace(case, kinds=("scan",), resets=RESETS)
 
 
-_LONG = _scan("hgrn", 16, 16384, 4, 128)
+_LONG, _ONE_ROW = _scan("hgrn", 16, 16384, 4, 128), _scan("hgrn", 1, 131072, 1, 256)
+_MINLSTM, _RG_LRU = _scan("minlstm", 16, 1024, 12, 64), _scan("rg_lru", 4, 8192, 1, 2560)
 _HIGHWAY = replace(_scan("mingru_highway", 512, 64, 1, 128), kinds=("scan",))
 _SCANS: tuple[RowCase, ...] = (
     _LONG,
     _with_resets(_LONG),
     _scan("hgrn", 1, 65536, 4, 512),
     _scan("mingru", 16, 1024, 12, 64),
-    _scan("minlstm", 16, 1024, 12, 64),
+    _MINLSTM,
+    _with_resets(_MINLSTM),
     _HIGHWAY,
     _with_resets(_HIGHWAY),
     _scan("qrnn", 64, 1024, 1, 1024),
     _scan("indrnn", 16, 1024, 1, 768, "haste"),
     _scan("lru", 16, 16384, 1, 512),
-    _scan("rg_lru", 4, 8192, 1, 2560),
-    _scan("hgrn", 1, 131072, 1, 256),
+    _RG_LRU,
+    _with_resets(_RG_LRU),
+    _ONE_ROW,
+    _with_resets(_ONE_ROW),
 )
 _SCANS_ON_CPU: tuple[RowCase, ...] = (
     _scan("mingru", 4, 64, 2, 32, dtype="float32"),

@@ -13,6 +13,7 @@ from ...request import PlanRequest
 from ...shape import Direction, PlanError, Shape
 from ..cost.estimate import StepEstimate
 from ..cost.inputs import CostInputs
+from ..cost.units import values_moved
 from ..kernel_plan import KernelPlan
 from ..limits import Limits
 from ..mma import RESERVED_SHARED, WARP
@@ -31,11 +32,24 @@ from .plan import ScanPlan, real_bytes
 # 0.314 and 0.328.
 _WARPS, _FEW_WARPS, _BLOCKS = (16, 12, 8, 4), 8, 1
 _PAIR, _LEAST_OF_PAIR = 2, 16  # blocks of _FEW_WARPS, and steps per thread
+# A backward of many carried values has few steps per thread, whose matrices take the registers: it
+# has few warps too, and more steps. sLSTM without R, 1 x 512 of one row, 65,536 steps, takes 2.00
+# ms with 16 warps of 4 steps each, 1.83 with 8 warps of 8; with 1 % resets 2.33 and 2.11.
+_MANY_CARRIED, _STEPS_OF_MANY = 3, 8
 # The same of blocks that take all tiles of their channels, by how many an SM has, the last for
 # more. HGRN of 62 channels per SM, 16,384 steps, takes 0.288 ms forward with 8 warps of 16 steps,
 # 0.344 with 4; 0.647 backward with 8, 0.597 with 4.
 _WARPS_IN_ORDER: dict[Direction, tuple[int, ...]] = {"forward": (12, 8, 4), "backward": (12, 4)}
 _MOST_IN_ORDER = 12  # an SM has 16 barriers for a block
+# Numbers that the steps of a thread of such a backward read and write, at most: more steps are more
+# code than is fetched in time. RG-LRU, B 4, 1 x 2560, 8,192 steps, takes 0.665 ms with 16 steps and
+# 0.634 with 8; with 1 % resets 0.864 and 0.742.
+_MOST_VALUES_IN_ORDER = 112
+# In sequences of so many steps, a backward of so few per thread takes less time with one block of
+# _MOST_IN_ORDER warps than with several of 4: RG-LRU 0.622 ms, and LRU, B 16, 1 x 512, 16,384
+# steps, 0.705 in place of 0.770. But minLSTM, B 16, 12 x 64, 1,024 steps, takes 0.093 in place of
+# 0.088.
+_LONG, _FEW_STEPS = 4096, 8
 _MOST_BLOCKS_IN_ORDER = 4  # for which the compiler leaves registers
 _PARTS = (0, 1, 2)  # of a warp of such a block; 0 for tiles that blocks take in turns
 # Bytes of an element of a thread's steps, at most; in order more if it has so many registers.
@@ -123,6 +137,11 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
         kept = direction == "backward" and not _whole_warps(shape, 0)
         few = _FEW_WARPS if shape.element_bytes == 8 or kept or form.maxima else _WARPS[0]
         warps = tuple(n for n in _WARPS if n <= few)
+        many = len(form.linear) >= _MANY_CARRIED and direction == "backward"
+        if shape.element_bytes == 2 and few > _FEW_WARPS and many:
+            found = _plan(request, form, direction, _FEW_WARPS, _STEPS_OF_MANY, _BLOCKS, 0)
+            if _fits(found, limits):
+                return found
         if shape.element_bytes == 2 and few > _FEW_WARPS:
             pair = _largest(request, form, direction, (_FEW_WARPS,), _PAIR, 0)
             if pair.blocks_per_multiprocessor == _PAIR and pair.chunk >= _LEAST_OF_PAIR:
@@ -133,7 +152,13 @@ def _own(request: PlanRequest, form: Form, direction: Direction, parts: int) -> 
     by_blocks = _WARPS_IN_ORDER["forward" if shape.element_bytes > 2 else direction]
     most = by_blocks[min(blocks, len(by_blocks)) - 1]
     warps = tuple(n for n in _WARPS if n <= most)
-    return _largest(request, form, direction, warps, min(blocks, _MOST_BLOCKS_IN_ORDER), parts)
+    blocks = min(blocks, _MOST_BLOCKS_IN_ORDER)
+    found = _largest(request, form, direction, warps, blocks, parts)
+    short = direction == "backward" and found.chunk <= _FEW_STEPS and parts == 1
+    if short and shape.element_bytes == 2 and shape.steps >= _LONG:
+        wide = _plan(request, form, direction, _MOST_IN_ORDER, found.chunk, 1, parts)
+        return wide if _fits(wide, limits) else found
+    return found
 
 
 def _largest(
@@ -150,7 +175,10 @@ def _largest(
     """
     shape, limits = request.shape, request.limits
     kept = _chunk(request, form, direction, _whole_warps(shape, parts))
-    chunks = [n for n in _CHUNKS[direction] if n <= kept]
+    if parts and direction == "backward" and shape.element_bytes == 2:
+        inputs = CostInputs.of(request.cell, shape, limits, request.tf32)
+        kept = min(kept, _MOST_VALUES_IN_ORDER // values_moved(inputs, direction))
+    chunks = [n for n in _CHUNKS[direction] if n <= kept] or [_CHUNKS[direction][-1]]
     sizes = [(count, chunk) for chunk in chunks for count in warps]
     found = []
     for count, chunk in sorted(sizes, reverse=True) if parts else sizes:

@@ -114,8 +114,8 @@ def _one_by_one(
                 inputs = inputs_at(tensors.unweighted, index)
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
-                    given = R, b, asked.first[index], R_diag, params, own, inputs
-                    given += (None if to is None else to.of_layer(layer, call.heads),)
+                    own_to = None if to is None else to.of_layer(layer, call.heads)
+                    given = R, b, asked.first[index], R_diag, params, own, inputs, own_to
                     results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 

@@ -392,10 +392,12 @@ struct Plan {
   static constexpr int kPlannedShared = 28672;  // bytes per block
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
+  static constexpr bool kSaves = true;  // a forward, for its backward
 #else
   static constexpr int kPlannedShared = 41216;  // bytes per block
   static constexpr int kChunk = 4;  // steps that are taken together
   static constexpr int kNumStages = 16;  // chunks whose data is in flight
+  static constexpr bool kSaves = false;  // a forward, for its backward
 #endif
 };
 
@@ -413,6 +415,11 @@ struct Plan {
 #endif
   static constexpr int kChunk = 8;  // steps that are taken together
   static constexpr int kNumStages = 8;  // chunks whose data is in flight
+#ifdef RNNC_PLAIN
+  static constexpr bool kSaves = true;  // a forward, for its backward
+#else
+  static constexpr bool kSaves = false;  // a forward, for its backward
+#endif
 };
 
 }  // namespace rnnc::walk_forward
@@ -430,6 +437,11 @@ struct Plan {
   static constexpr int kParts = 1;  // of a warp, with other steps of the same channels
   static constexpr bool kSequential = false;  // a block takes all tiles of its channels
   static constexpr bool kWholeWarps = true;  // a warp's units are of one head
+#ifdef RNNC_PLAIN
+  static constexpr bool kSaves = true;  // a forward, for its backward
+#else
+  static constexpr bool kSaves = false;  // a forward, for its backward
+#endif
 };
 
 struct Form {

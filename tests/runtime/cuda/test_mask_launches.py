@@ -130,7 +130,7 @@ def test_reset_values_lie_where_kernels_can_copy_them():
 
 
 @pytest.mark.parametrize("given", ["lengths", "reset", "both"])
-@pytest.mark.parametrize(("batch", "steps"), [(1, 1), (5, 16), (3, 33), (130, 40)])
+@pytest.mark.parametrize(("batch", "steps"), [(1, 1), (5, 16), (3, 33), (16, 21), (130, 40)])
 def test_masks(batch, steps, given, launches):
     lengths, reset = drawn(batch, steps, given)
     ragged = Ragged(lengths, None if reset is None else reset.t(), None)

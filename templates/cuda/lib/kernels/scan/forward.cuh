@@ -5,36 +5,14 @@
 // the steps before them leave.
 #pragma once
 
-#include "lib/cell/item_forward.cuh"
-#include "lib/kernels/scan/staged.cuh"
-#include "lib/kernels/scan/step_inputs.cuh"
+#include "lib/kernels/scan/forward_steps.cuh"
 #include "lib/kernels/scan/tiles_of_block.cuh"
 #include "lib/ptx/math.cuh"
 
 namespace rnnc::scan_forward {
 
-using namespace scan;
-
-constexpr int kSteps = Plan::kChunk;
-using InputRows = Rows<Cell::kInputGates>;
-constexpr int kRestartsAt = InputRows::kBytes;
-constexpr int kWarpBytes = kRestartsAt + Restarts::kBytes;
-static_assert(kStagedAt + 2 * Plan::kWarps * kWarpBytes == kPlannedShared,
-              "the plan counted another size");
-#ifdef RNNC_UNWEIGHTED
-constexpr int kOthers = Cell::kUnweighted;
-#else
-constexpr int kOthers = 0;
-#endif
-RNNC_INLINE bool is_needed(int) { return true; }
-using PackedSaved = Vec<Element, Cell::kSaved>;
 // Whether no saved value depends on states.
 constexpr bool kSavesEarly = Cell::kDiagonalPairs == 0 && kLinear > 0;
-
-// The sigmoid without a second way, which would need as many registers again, and without a branch.
-struct OwnSigmoid {
-  RNNC_MEMBER real operator()(real x) const { return sigmoid(x); }
-};
 
 using Results = Vec<Element, 1>[Cell::kStates];
 
@@ -61,189 +39,83 @@ struct Places {
   }
 };
 
-// The steps of a thread.
-struct Chunk {
-  Gates bias;
-  walk::UnitValues param;
-  Diagonal diagonal;
-  const char* rows;  // inputs in shared memory
-  int lane;
-  Vec<Element, Cell::kInputGates> input[Plan::kWholeWarps ? 1 : kSteps];  // or in registers
-  real other[kSteps][at_least_one(kOthers)];
-  Early early[kSteps];
-  u32 restarts;  // a bit per step
-  Resets resets;
-  States late[kSteps];
+// Passes over the steps of a thread.
+struct Chunk : Steps {
+  Carried after_restarts;  // what the steps leave if the row restarts before one of them
 
-  RNNC_MEMBER bool restarts_before(int j) const { return kMasked && restarts >> j & 1; }
-  // What is the same for all steps of the channel.
-  RNNC_MEMBER void begin(const ForwardArguments& a, const Channel& channel) {
-    resets.begin(a, channel, is_needed);
-    load_bias(bias, a, channel.plane, channel.unit);
-    walk::load_weights(param, diagonal, a, channel.plane, channel.unit);
-    walk::fix(param);
+  RNNC_MEMBER u32 ready() const {
+    return bits_of_steps<kEarly>(early) | (kMasked ? bits_of(after_restarts) : 0);
   }
-  RNNC_MEMBER void load(const ForwardArguments& a, const Tile& tile) {
-    if constexpr (Plan::kWholeWarps) {
-      rows = area(tile);
-      lane = tile.lane;
-    } else {
-      tile.in_parts([&](auto all) { load_steps<all.value>(a, tile); });
-    }
-    if (kOthers) load_others(a, tile);
-    load_restarts(a, tile);
-  }
-  static RNNC_MEMBER char* area(const Tile& tile) {
-    return shared + kStagedAt + (tile.turn * Plan::kWarps + tile.warp) * kWarpBytes;
-  }
-  static RNNC_MEMBER void copy(const ForwardArguments& a, const Tile& tile) {
-    const Channel& channel = tile.channel;
-    const int first = tile.warp_first(), left = tile.count - first;
-    const Element* const of_lane = a.wx + channel.time.at(left > 0 ? first : 0) * a.wx_time +
-                                   channel.row * a.wx_row + channel.unit * Cell::kInputGates;
-    InputRows::copy(area(tile), of_lane - tile.lane % kChannels * Cell::kInputGates,
-                    channel.time.stride(a.wx_time), left, tile.lane);
-    Restarts::copy(area(tile) + kRestartsAt, a, tile, static_cast<int>(channel.time.at(first)),
-                   false);
-    cp_async_commit();
-  }
-  RNNC_MEMBER void load_others(const ForwardArguments& a, const Tile& tile) {
-    repeat<kSteps>([&](int j) {
-      const bool own = tile.owns(j);
-      repeat<kOthers>([&](int k) { other[j][k] = 0; });
-      const int64 place = own ? tile.channel.time.at(tile.first + j) : 0;
-      if (own) load_unweighted(other[j], 0, a, tile.channel, place);
-    });
-  }
-  // Which steps the row restarts before. The first of all is left out: `first_states` knows it.
-  RNNC_MEMBER void load_restarts(const ForwardArguments& a, const Tile& tile) {
-    restarts = 0;
+  RNNC_MEMBER void follow_restarts() {
     if (!kMasked) return;
-    const Channel& channel = tile.channel;
-    restarts = Restarts::read(area(tile) + kRestartsAt, a, tile,
-                              static_cast<int>(channel.time.at(tile.first)), false,
-                              tile.count - tile.first);
-    if (tile.first == 0) restarts &= ~1u;
-    if (!kResetsLate) return;
-    repeat<kSteps>([&](int j) {
-      const int t = tile.first + j;
-      repeat<Cell::kStates>([&](int s) { late[j][s] = 0; });
-      if (restarts >> j & 1) Resets::load(late[j], a, channel, channel.time.at(t), is_needed);
-    });
+    repeat<kCarried>([&](int i) { after_restarts[i] = 0; });
+    if (restarts.in_warp) follow_steps(after_restarts, restarts.of_pass(zero));
   }
-  template <bool all>
-  RNNC_MEMBER void load_steps(const ForwardArguments& a, const Tile& tile) {
-    const Channel& channel = tile.channel;
-    const int64 stride = channel.time.stride(a.wx_time);
-    const Element* from = a.wx + channel.time.at(tile.first) * a.wx_time +
-                          channel.row * a.wx_row + channel.unit * Cell::kInputGates;
-    repeat<kSteps>([&](int j) {
-      const bool own = all || tile.owns(j);
-      if (!own) input[j] = {};
-      if (own) input[j].load(from);
-      from += stride;
-    });
-  }
-  // The gates of a step, without what its states give.
-  RNNC_MEMBER void gates(int j, Gates& gate) const {
-    Vec<Element, Cell::kInputGates> read;
-    if constexpr (Plan::kWholeWarps) {
-      InputRows::read(read, rows, j, lane);
-    } else {
-      read = input[j];
-    }
-    repeat<Cell::kGates>([&](int g) {
-      gate[g] = g < Cell::kInputGates ? read[g] : real(0);
-      if (walk::has_bias(g)) gate[g] += bias[g];
-    });
-    repeat<kOthers>([&](int k) { gate[Cell::kGates - kOthers + k] = other[j][k]; });
-  }
-  RNNC_MEMBER void restart(int j, States& state) const {
-    if (!kMasked) return;
-    repeat<Cell::kStates>([&](int s) {
-      const real to = kResetsLate ? late[j][s] : resets.constant[s];
-      state[s] = restarts_before(j) ? to : state[s];
-    });
-  }
-  RNNC_MEMBER void prepare() {
-    wait_for_loads();
-    OwnSigmoid sigmoid;
-    repeat<kSteps>([&](int j) {
-      Gates gate;
-      gates(j, gate);
-      apply_early(gate, param, diagonal, early[j], sigmoid);
-    });
-  }
-  RNNC_MEMBER void step(int j, States& state, PackedSaved& saved) const {
-    Gates gate;
-    States next;
-    Saved kept;
-    OwnSigmoid sigmoid;
-    gates(j, gate);
-    add_diagonal(gate, diagonal, state);
-    apply_late(gate, state, param, early[j], next, kept, sigmoid);
-    saved = pack_saved(kept);
-    assign(state, next);
-  }
-  RNNC_MEMBER void apply_step_matrix(int j, const States& state, Map& map) const {
-    Gates gate;
-    OwnSigmoid sigmoid;
-    gates(j, gate);
-    apply_matrix(gate, state, param, diagonal, early[j], map.column, sigmoid);
-  }
-  RNNC_MEMBER u32 ready() const { return bits_of_steps<kEarly>(early); }
-  // Replaces what is carried into the steps by what they leave.
+  // Replaces what is carried into the steps by what they leave. NOTE: other warps wait for it, so no
+  // step looks for a restart.
   RNNC_MEMBER void follow(Carried& carried) const {
+    follow_steps(carried, 0);
+    if (!kMasked) return;
+    repeat<kCarried>([&](int i) { carried[i] = restarts.bits ? after_restarts[i] : carried[i]; });
+  }
+  RNNC_MEMBER void follow_steps(Carried& carried, u32 bits) const {
     States now = {};
     PackedSaved ignored;
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     repeat<kSteps>([&](int j) {
-      restart(j, now);
+      restart(bits, j, now);
       step(j, now, ignored);
     });
     repeat<kCarried>([&](int i) { carried[i] = now[kCarriedState[i]]; });
   }
   // What all steps make of the maxima that are carried.
-  RNNC_MEMBER void summarize(MaxMap& map) const {
+  RNNC_MEMBER void summarize(MaxMap& map) {
     States now = {};
     PackedSaved ignored;
     map.begin();
     repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = map.bound[i]; });
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
       Maxima shift;
-      restart(j, now);
-      if (kMasked) map.cut(restarts_before(j));
+      restart(bits, j, now);
       apply_shifts(early[j], shift);
       map.append_step(shift);
       step(j, now, ignored);
     });
     repeat<kMaxima>([&](int i) { map.bound[i] = now[kCarriedState[i]]; });
+    if (kMasked) map.cut(bits != 0);
   }
   // What all steps make of the other states, where the maxima among them are those that are carried.
   // Stores what does not depend on any.
   RNNC_MEMBER void summarize(Map& map, const Carried& carried, const ForwardArguments& a,
-                             const Tile& tile) const {
+                             const Tile& tile) {
     States now = {};
     PackedSaved saved[kSteps];
     map.begin();
     repeat<kMaxima>([&](int i) { now[kCarriedState[i]] = carried[i]; });
+    const u32 bits = restarts.of_pass(zero);
     repeat<kSteps>([&](int j) {
-      restart(j, now);
-      if (kMasked) map.cut(restarts_before(j));
+      restart(bits, j, now);
       apply_step_matrix(j, now, map);
       if (j % kRescaled == kRescaled - 1 || j == kSteps - 1) map.rescale();
       step(j, now, saved[j]);
     });
     repeat<kLinear>([&](int i) { map.offset[i] = now[kCarriedState[kMaxima + i]]; });
+    if (kMasked) map.cut(bits != 0);
     if (kSavesEarly) store_saved(a, tile, saved);
   }
   // Computes all steps from what is carried into them, and stores the results.
-  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) const {
-    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried); });
+  RNNC_MEMBER void run(const ForwardArguments& a, const Tile& tile, const Carried& carried) {
+    if (kMasked && tile.whole && !restarts.in_warp) {
+      run_steps<true>(a, tile, carried, 0);
+      return;
+    }
+    const u32 bits = restarts.of_pass(zero);
+    tile.in_parts([&](auto all) { run_steps<all.value>(a, tile, carried, bits); });
   }
   template <bool all>
-  RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile,
-                             const Carried& carried) const {
+  RNNC_MEMBER void run_steps(const ForwardArguments& a, const Tile& tile, const Carried& carried,
+                             u32 bits) const {
     Results result;
     Vec<Element, 1> last[Cell::kStates];
     PackedSaved saved[kSteps];
@@ -251,7 +123,7 @@ struct Chunk {
     repeat<kCarried>([&](int i) { now[kCarriedState[i]] = carried[i]; });
     Places places(a, tile);
     repeat<kSteps>([&](int j) {
-      restart(j, now);
+      restart(bits, j, now);
       step(j, now, saved[j]);
       repeat<Cell::kStates>([&](int s) {
         result[s] = packed_one<Element>(now[s]);
@@ -266,7 +138,7 @@ struct Chunk {
   }
   RNNC_MEMBER void store_saved(const ForwardArguments& a, const Tile& tile,
                                const PackedSaved (&saved)[kSteps]) const {
-    if (!Cell::kSaved || !a.saved) return;
+    if (!Plan::kSaves || !Cell::kSaved || !a.saved) return;
     store(a.saved + tile.channel.offset() * Cell::kSaved, a, tile, saved);
   }
   // Stores values of all steps; `to` is the place of the first step in memory.
@@ -315,6 +187,7 @@ RNNC_INLINE void run_in_order(const ForwardArguments& a) {
   Chunk chunk;
   for_tiles_in_order(a, tile, chunk, [&] { store_zeros(a, tile); }, [&] {
     Carried carried;
+    chunk.follow_restarts();
     if (tile.is_first()) begin(a, tile, carried);
     tile.carry_on(carried, chunk.ready(), [&](Carried& values) { chunk.follow(values); });
     chunk.run(a, tile, carried);

@@ -81,10 +81,11 @@ struct Map {
       exponent[j] = 0;
     });
   }
-  // Lets nothing pass that comes from before a restart.
+  // Lets nothing pass if there is a restart among the steps, whatever the columns are by then.
   RNNC_MEMBER void cut(bool restarts) {
     repeat<kLinear>([&](int j) {
       repeat<kLinear>([&](int i) { column[j][i] = restarts ? Factor(0) : column[j][i]; });
+      exponent[j] = restarts ? kNoExponent : exponent[j];
     });
   }
   // Keeps mantissas near 1. NOTE: at least every kRescaled steps, whose product must not overflow.

@@ -26,9 +26,12 @@ struct Resets {
   }
 };
 
-// Which of a thread's steps the row restarts before, a bit per step. The bytes of the steps of a warp
+// Which of a thread's steps the row restarts before. The bytes of the steps of a warp
 // of one row come with its rows; other lanes load their own.
 struct Restarts {
+  u32 bits;     // of a step each
+  bool in_warp; // whether any lane may have one
+
   static constexpr int kWords = walk::restart_words(kWarpSteps);
   static constexpr int kBytes =
       kMasked && Plan::kWholeWarps ? round_up(4 * kWords, 16) : 0;  // of a warp, for copies
@@ -44,10 +47,18 @@ struct Restarts {
     bytes.begin(a, tile.channel, back);
     bytes.copy(area + 4 * tile.lane, place, tile.lane);
   }
-  // Those of a lane's steps; of steps from `limit` on, none.
+  // Reads those of a lane's steps; of steps from `limit` on, none.
   template <typename Arguments>
-  static RNNC_MEMBER u32 read(const char* area, const Arguments& a, const Tile& tile, int place,
-                              bool back, int limit) {
+  RNNC_MEMBER void read(const char* area, const Arguments& a, const Tile& tile, int place,
+                        bool back, int limit) {
+    const u32 all = read_all(area, a, tile, place, back, limit);
+    bits = limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
+    if (kMasked && !kBytes) in_warp = any_lane(bits != 0);
+  }
+  template <typename Arguments>
+  RNNC_MEMBER u32 read_all(const char* area, const Arguments& a, const Tile& tile, int place,
+                           bool back, int limit) {
+    in_warp = false;
     if (!kMasked || (!kBytes && limit <= 0)) return 0;
     walk::RestartBytes bytes;
     bytes.begin(a, tile.channel, back);
@@ -57,6 +68,7 @@ struct Restarts {
         const u32 found =
             bytes.bits_of_warp<Plan::kChunk>(area + part * Plan::kChunk, place, tile.lane);
         all = tile.part() == part ? found : all;
+        in_warp = in_warp || found != 0;
       });
     } else {
       u32 words[walk::restart_words(Plan::kChunk)];
@@ -70,7 +82,14 @@ struct Restarts {
       });
       all = bytes.bits<Plan::kChunk>(words, place);
     }
-    return limit <= 0 ? 0 : limit < Plan::kChunk ? all & ((1u << limit) - 1) : all;
+    return all;
+  }
+  // Of a pass over the steps. NOTE: a sum with 0, which the compiler does not know. It would keep the
+  // tests of a pass for the next one otherwise, in registers that it has to take apart again.
+  RNNC_MEMBER u32 of_pass(u32 zero) {
+    if (!kMasked) return 0;
+    bits += zero;
+    return bits;
   }
 };
 

@@ -84,7 +84,7 @@ struct Walk {
     steps.begin(a, channel);
     stride = channel.time.stride(a.batch * channel.plane);
     const int64 offset = channel.time.at(0) * a.batch * channel.plane + channel.offset();
-    saves = Cell::kSaved && a.saved;
+    saves = Plan::kSaves && Cell::kSaved && a.saved;
     saved = a.saved + offset * Cell::kSaved;
     const bool restarts = walk::restarts_first(a, channel);
     repeat<Cell::kStates>([&](int s) {
