@@ -36,7 +36,7 @@ _NAMES = {
     ".codegen.cuda.planner": "plan_for",
     ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
-    ".runtime.cuda.memory.kept": "free_memory",
+    ".runtime.cuda.memory": "free_memory",
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",

@@ -78,7 +78,7 @@ from .errors import (
     TensorError,
     TransformError,
 )
-from .runtime.cuda.memory.kept import free_memory
+from .runtime.cuda.memory import free_memory
 from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper

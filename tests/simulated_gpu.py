@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, load, prepared, ready, spills, target
+from rnnc.runtime.cuda import choose, load, memory, prepared, ready, spills, target
 from rnnc.runtime.cuda.driver import driver as functions
 from rnnc.runtime.cuda.driver import room as queues
 from rnnc.runtime.cuda.driver import streams
-from rnnc.runtime.cuda.memory import kept
 from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
@@ -155,7 +154,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(load, "_load_module", lambda *_: SimpleNamespace(function=function))
     patch.setattr(spills, "compile_plan", lambda *_: SimpleNamespace(reports={}))
     patch.setattr(load, "beside_captures", nullcontext)
-    patch.setattr(kept, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype))
+    patch.setattr(memory, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype))
     for room in (target, inputs, passes):
         patch.setattr(room, "multiplier", lambda *_: TORCH)
     # Tests that replace kernels by other functions see each call.

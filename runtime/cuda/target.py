@@ -28,7 +28,7 @@ from .directions.lanes import STEPS_OF_A_LANE, TwoLanes
 from .driver.device import find_cuda
 from .driver.room import stream_with_room
 from .driver.streams import current_stream, is_capturing
-from .memory.kept import constant, freed_with_memory
+from .memory import constant, freed_with_memory
 from .prepared import Prepared
 from .products import inputs as products
 from .products import rows

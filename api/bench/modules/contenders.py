@@ -59,7 +59,7 @@ def stepper(case: Case, device: str) -> Run:
 
 
 def converted(case: Case, device: str) -> Run:
-    """What `rnnc.convert` makes of torch's module in a case, also where it would leave it."""
+    """The call of what `rnnc.convert` makes of a case's module, also where it would leave it."""
     module = torch_module(case, device, DTYPES[case.dtype])
     convert(module, force=True)
     module.train(case.trains)

@@ -17,7 +17,7 @@ from ...program.ops import Addressed, Name, Running, View
 from ...program.recorder import Recorder, issue
 from ..driver.streams import current_stream
 from ..launch import CallSizes, Launcher
-from ..memory.kept import Kept
+from ..memory import Kept
 from ..ops import fields_text
 from .work import Work
 

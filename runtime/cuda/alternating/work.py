@@ -29,7 +29,7 @@ from ..driver.driver import check, configured, keeping
 from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
-from ..memory.kept import device_tensor, lasting_workspace, rounded
+from ..memory import device_tensor, lasting_workspace, rounded
 from .products import KernelProduct, LibraryProduct
 from .stages import step_facts
 

@@ -21,7 +21,7 @@ from ...program.recorder import issue
 from ..driver.cublas import FAST_TF32, KINDS, workspace_bytes
 from ..driver.matmul import AS_IT_IS, TRANSPOSED, Matmul, Matrix, Multiplies, aligned, multiplies
 from ..driver.streams import current_stream, is_capturing, on_device
-from ..memory.kept import lasting_workspace
+from ..memory import lasting_workspace
 
 
 class Multiply(Addressed):

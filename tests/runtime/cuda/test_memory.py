@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 import rnnc
-from rnnc.runtime.cuda.memory import kept
-from rnnc.runtime.cuda.memory.kept import Kept, freed_with_memory, kept_limit
+from rnnc.runtime.cuda import memory
+from rnnc.runtime.cuda.memory import Kept, freed_with_memory, kept_limit
 
 MIB = 2**20
 
@@ -22,7 +22,7 @@ class Entry:
 @pytest.fixture(autouse=True)
 def own_store(monkeypatch):
     """Stores of a test are forgotten after it."""
-    monkeypatch.setattr(kept, "_EMPTIED", list(kept._EMPTIED))
+    monkeypatch.setattr(memory, "_EMPTIED", list(memory._EMPTIED))
     monkeypatch.setenv("RNNC_KEPT_SIZE", "100")
 
 

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ....errors import DiagnosticError
-from ..driver.capture import beside_captures
-from ..driver.cublas import workspace_bytes
-from ..driver.device import is_described
-from ..driver.streams import on_device
+from ...errors import DiagnosticError
+from .driver.capture import beside_captures
+from .driver.cublas import workspace_bytes
+from .driver.device import is_described
+from .driver.streams import on_device
 
 _GRANULE = 512  # bytes, as the driver deals memory
 _OUT_OF_MEMORY, _NOT_SUPPORTED = 2, 801  # cudaErrorMemoryAllocation, cudaErrorNotSupported

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
-from rnnc.runtime.cuda.memory import kept as device_memory
-from rnnc.runtime.cuda.memory.kept import _Memory, rounded
+from rnnc.runtime.cuda import memory as device_memory
+from rnnc.runtime.cuda.memory import _Memory, rounded
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""GPU memory that outlives a call: what is kept, constants, and allocations of the driver."""
