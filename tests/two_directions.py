@@ -5,6 +5,7 @@ from __future__ import annotations
 import rnnc
 import torch
 from rnnc.runtime.call.layer_call import Choice, layer_call_of
+from rnnc.runtime.call.requests import LayerBackward
 from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.targets.registry import TARGETS
 from torch import Tensor
@@ -68,7 +69,7 @@ class Drawn:
             forward = target.forward(layer_call, self.inputs)
             again = target.computes_gates_again(save)
             saved = saved_of(self.inputs, forward, again)
-            got = target.backward(layer_call, saved, self.d_states, self.d_last, donated=False)
+            got = target.backward(layer_call, LayerBackward(saved, self.d_states, self.d_last))
         found = {"d_wx": got.d_wx.transpose(0, 2), "d_R": got.d_R.transpose(0, 1)}
         found |= {"d_b": got.d_b.transpose(0, 1), "d_R_diag": got.d_R_diag.transpose(0, 1)}
         found["d_params"] = got.d_params.transpose(0, 1)

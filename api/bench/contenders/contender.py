@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from ..inputs import Call, Inputs
 from ..rows import BenchError
+
+if TYPE_CHECKING:  # `rnnc bench --help` does without torch
+    from ..inputs import Call, Inputs
 
 Kind = Literal[
     "scan",

@@ -50,7 +50,7 @@ def scan_cases(device: str, words: str | None = None) -> tuple[RowCase, ...]:
     Example:
         >>> from rnnc.bench.suites.cases import scan_cases
         >>> [case.row.steps for case in scan_cases("cuda", "hgrn")]
-        [16384, 16384, 65536, 131072]
+        [16384, 16384, 65536, 131072, 131072]
     """
     return among(_SCANS_ON_CPU if device == "cpu" else _SCANS, words, "hgrn")
 

@@ -221,9 +221,9 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
         out = scan(inputs, "direct")
     loss = sum(v.sum() for v in out)
 
-    def run(call, left, gradients, needs, donated):
+    def run(call, tensors, kept, gradients, needs, donated):
         assert donated
-        left.kept.runs[0][-1].zero_()
+        kept.runs[0][-1].zero_()
         raise torch.OutOfMemoryError("no room for the sum")
 
     monkeypatch.setattr(compute, "backward_layers", run)
