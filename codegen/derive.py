@@ -96,7 +96,6 @@ class Pointwise:
         )
 
 
-@lru_cache(maxsize=256)
 def derive(cell: CellSpec, activations: bool = True, early_sums: bool = False) -> Pointwise:
     """Derive the pointwise programs of a cell.
 
@@ -120,8 +119,12 @@ def derive(cell: CellSpec, activations: bool = True, early_sums: bool = False) -
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
-    if early_sums and not cell.has_stages:
-        return derive(cell) if activations else derive(cell, activations=False)
+    return derived(cell, activations, early_sums and cell.has_stages)
+
+
+@lru_cache(maxsize=256)
+def derived(cell: CellSpec, activations: bool, early_sums: bool) -> Pointwise:
+    """Return what `derive` gives, made once, however a call gives the defaults."""
     # Sorted, so that the order of declarations changes neither statements nor rounding.
     declared = {
         "gates": cell.gates,

@@ -154,11 +154,7 @@ def derive_for(cell: CellSpec, plan: CpuPlan | KernelPlan) -> Pointwise:
         cell: any cell that they run.
         plan: of the kernels.
     """
-    activations = plan.save == "gates"
-    # Of other plans the key of the cache is that of callers without a plan.
-    if plan.early_sums:
-        return derive(cell, activations=activations, early_sums=True)
-    return derive(cell, activations=activations)
+    return derive(cell, activations=plan.save == "gates", early_sums=plan.early_sums)
 
 
 def register_template(

@@ -12,7 +12,7 @@ from rnnc.cellspec.declare import Constant, Gate, Param, State
 from rnnc.cellspec.expression.node import Node, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen import reverse_mode
-from rnnc.codegen.derive import Pointwise, derive
+from rnnc.codegen.derive import Pointwise, derive, derived
 from rnnc.codegen.program import Program
 from rnnc.runtime.targets.reference import evaluate
 
@@ -70,7 +70,7 @@ def check_both_ways(cell: rnnc.Cell, values: dict[str, torch.Tensor]) -> None:
     check_against_autograd(derive(cell), {n: v.clone() for n, v in values.items()})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reverse_mode, "_LONGEST_SEARCHED", 0)
-        check_against_autograd(derive.__wrapped__(cell), values)
+        check_against_autograd(derived.__wrapped__(cell, True, False), values)
 
 
 # `run` takes the statements of straight lines.

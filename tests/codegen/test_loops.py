@@ -8,7 +8,7 @@ import pytest
 import rnnc
 from rnnc import Gate, State, clip_gradient, sigmoid, tanh
 from rnnc.cellspec.expression.graph import everywhere
-from rnnc.codegen.derive import derive
+from rnnc.codegen.derive import derive, derived
 from rnnc.codegen.parts import kept_values
 from rnnc.codegen.program import Loop, Unwinding
 from rnnc.codegen.shape import Dtype
@@ -107,7 +107,7 @@ def test_sources_do_not_depend_on_the_process(dtype: Dtype, loop_cells):
     """Tags of the derivation are counted in each process, and show in no text."""
     cell = loop_cells.nested(rnnc.repeat, 4)
     code = cell.cpp(dtype).code
-    derive.cache_clear()
+    derived.cache_clear()
     loop_cells.chained(rnnc.repeat, 3)
     again = rnnc.Cell.from_json(cell.to_json())
     assert again.cpp(dtype).code == code

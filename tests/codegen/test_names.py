@@ -17,7 +17,7 @@ from rnnc.cellspec.expression.node import symbol
 from rnnc.cellspec.functions import TABLE
 from rnnc.cellspec.names import check_name
 from rnnc.codegen.cuda.step.plan import StepPlan
-from rnnc.codegen.derive import derive
+from rnnc.codegen.derive import derive, derived
 from rnnc.codegen.emit import spelled
 from rnnc.codegen.program import targets_of
 from rnnc.codegen.render import Source, render
@@ -276,7 +276,7 @@ def test_a_variable_named_like_a_saved_function_of_a_gate_is_another_value():
         scope["own"].__annotations__ = {"g": rnnc.Gate, "h": rnnc.State}
         return rnnc.cell(scope["own"])
 
-    derive.cache_clear()  # it finds equal cells, whatever their variables are called
+    derived.cache_clear()  # it finds equal cells, whatever their variables are called
     found = derive(cell_of("tanh_g"))
     assert found.saved == ("tanh_g",)
     assert "tanh_g" in {value.name for value in found.backward.inputs}

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen import adjoint_loops
-from rnnc.codegen.derive import derive
+from rnnc.codegen.derive import derived
 from rnnc.runtime.store import compiled
 from rnnc.verify.draw.tree import Case, CellDraw
 from rnnc.verify.draw.write_cell import functions_used
@@ -233,7 +233,7 @@ def _edited(render: Callable, file: str, edit: Edit) -> Callable:
 
 def _forget() -> None:
     """What earlier calls have left in memory."""
-    derive.cache_clear()
+    derived.cache_clear()
     for name in (
         "cpu.compile",
         "cpu.kernels",
