@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import cycle, islice
 
 import torch
 
@@ -32,9 +33,7 @@ from .turns import in_turns
 # The share of the time limit in which contenders may start.
 _TO_START = 0.6
 _LEAST_SETS, _MOST_SETS = 2, 8  # of tensors that take turns
-
-# The calls of a contender, one per set of tensors.
-Calls = list[Call]
+Calls = list[Call]  # of a contender, one per set of tensors
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,9 @@ class Settings:
     Attributes:
         device: "cpu" or "cuda".
         repeat: timed runs of each contender and phase.
-        queued: whether the GPU is kept busy until the host has queued a run, so that the times
-            are the GPU's alone; otherwise it is idle when a run starts, and they include the
-            host's.
-        deadline: the `time.monotonic()` after which no contender starts; running ones stop at the
-            minimum number of runs.
+        queued: whether the GPU is busy until the host has queued a run, whose time is the GPU's
+            alone then; otherwise the GPU is idle when a run starts.
+        deadline: the `time.monotonic()` after which no contender starts, and others stop early.
         ready: seconds in which a contender must be compiled and warm.
         seconds: after which a phase of a contender has enough runs, if they are slow.
     """
@@ -133,10 +130,8 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
 
 def _sets(case: RowCase, cell: CellSpec, device: str) -> int:
     """Return how many sets of tensors a run takes: of uncached ones, more than twice the cache."""
-    if not case.uncached:
-        return 1
-    if device == "cpu":
-        return _LEAST_SETS
+    if not case.uncached or device == "cpu":
+        return _LEAST_SETS if case.uncached else 1
     row, values = case.row, len(cell.input_gates) + len(cell.inputs)
     each = row.batch * row.steps * row.hidden * values * DTYPES[case.dtypes[0]].itemsize
     cache = device_limits(torch.cuda.current_device()).l2
@@ -145,8 +140,8 @@ def _sets(case: RowCase, cell: CellSpec, device: str) -> int:
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
     """The row at few steps, if a loop is asked for that takes too long at all steps."""
-    wanted = "compile" in kinds and row.steps > SHORT_STEPS
-    return row.resized(steps=SHORT_STEPS) if wanted else None
+    long = "compile" in kinds and row.steps > SHORT_STEPS
+    return row.resized(steps=SHORT_STEPS) if long else None
 
 
 def _prepared(result: Result, inputs: Sequence[Inputs], settings: Settings) -> Calls:
@@ -189,7 +184,7 @@ def _warmed_up(result: Result, inputs: Sequence[Inputs], settings: Settings) -> 
         return []
     for phase in PHASES:
         try:
-            run = _runner(calls, phase)
+            run = partial(_runner(calls, phase), len(calls))
             result.warm_ups[phase] = warm_up(run, settings.device, WARM_UPS, settings.seconds)
             if phase == "forward_backward":
                 result.peak_mib = peak_mib(calls[0].step, settings.device)
@@ -210,20 +205,20 @@ def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> 
     return choose_plan(PlanQuestion(cell, *sizes, Choice(variant), rounds(kind, None)))
 
 
-def _runner(calls: Calls, phase: Phase) -> Callable[[], object]:
-    """A run of a phase: all calls, one after the other.
+def _runner(calls: Calls, phase: Phase) -> Callable[[int], object]:
+    """What makes some calls of a phase, one after the other, from where it stopped the last time.
 
     Results stay until as many others are there, so that their memory takes turns too.
     """
     runs = [call.step if phase == "forward_backward" else call.run for call in calls]
     kept: deque[object] = deque(maxlen=len(runs))
+    following = cycle(runs)
 
-    def run() -> object:
+    def run(count: int) -> object:
         with torch.set_grad_enabled(phase != "inference"):
             if len(runs) == 1:
                 return runs[0]()
-            for each in runs:
-                kept.append(each())
+            kept.extend(each() for each in islice(following, count))
         return None
 
     return run
@@ -235,8 +230,16 @@ def _measure_phase(phase: Phase, calls: list[tuple[Result, Calls]], settings: Se
 
     def clock(place: int) -> Callable[[], tuple[float, float]]:
         result, own = calls[place]
-        ahead = result.warm_ups[phase].ahead if settings.queued else 0
-        return partial(timed, _runner(own, phase), settings.device, ahead)
+        count, made = result.warm_ups[phase].queued(len(own))
+        run, ahead = _runner(own, phase), made.ahead if settings.queued else 0
+
+        def once() -> tuple[float, float]:
+            if count < len(own):
+                run(len(own) - count)  # what the next ones read is in no cache
+            device, host = timed(partial(run, count), settings.device, ahead)
+            return device / count, host / count
+
+        return once
 
     times = in_turns(
         {place: clock(place) for place in range(len(calls))},
@@ -246,8 +249,6 @@ def _measure_phase(phase: Phase, calls: list[tuple[Result, Calls]], settings: Se
         enough=lambda runs: sum(device for device, _ in runs) > 1e3 * settings.seconds,
         failed=failed,
     )
-    for place, (result, own) in enumerate(calls):
+    for place, (result, _) in enumerate(calls):
         if phase not in result.failures:
-            # The calls of a run share its time.
-            shared = [(device / len(own), host / len(own)) for device, host in times[place]]
-            result.figures[phase] = Figure.of(shared)
+            result.figures[phase] = Figure.of(times[place])

@@ -17,6 +17,7 @@ SECONDS_PER_PHASE = 1.5
 # The GPU waits so many cycles while the host gets ahead of it; a slower clock waits longer.
 _CYCLES_PER_MILLISECOND = 2_000_000
 _MOST_AHEAD = 20.0  # ms; the host of an eager loop never gets ahead
+_MOST_HOST = 1.2  # ms; rnnc's calls wait where the GPU is 2 ms behind (runtime/cuda/driver/room.py)
 _MOST_QUEUED = 200  # runs; a stream holds about a thousand launches
 
 
@@ -61,6 +62,11 @@ class WarmUp(NamedTuple):
     def ahead(self) -> float:
         """Milliseconds that are enough for the host to queue such a run."""
         return min(0.2 + 1.5 * self.host, _MOST_AHEAD)
+
+    def queued(self, calls: int) -> tuple[int, WarmUp]:
+        """How many of the calls that such a run makes the host can queue, and the run of these."""
+        count = max(1, min(calls, int(calls * _MOST_HOST / max(self.host, 1e-6))))
+        return count, self._replace(host=self.host * count / calls)
 
 
 def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[float, float]:
@@ -120,16 +126,10 @@ def own_time(run: Callable[[], object], count: int = 1) -> float:
     return 1e3 * (clock() - start) / count
 
 
-def clock_of(run: Callable[[], object], device: str, runs: int) -> Callable[[], float]:
-    """Warm up, and return what times one run behind queued work, in milliseconds on the device."""
-    ahead = warm_up(run, device, runs).ahead
-    return lambda: timed(run, device, ahead)[0]
-
-
 def median_time(run: Callable[[], object], device: str, repeat: int) -> float:
     """The median of some runs behind queued work, in milliseconds on the device."""
-    clock = clock_of(run, device, 3)
-    return statistics.median(clock() for _ in range(repeat))
+    ahead = warm_up(run, device, 3).ahead
+    return statistics.median(timed(run, device, ahead)[0] for _ in range(repeat))
 
 
 def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:

@@ -59,11 +59,8 @@ def compare(network: Network, device: str, budget: float, force: bool) -> dict[s
     model, call = network.build(*network.sizes)
     theirs, ours = model.to(device), copy.deepcopy(model).to(device)
     report = rnnc.convert(ours, force=force)
-    results = [run(each, call) for each in (theirs, ours)]
-    apart = [
-        differences(before, after) if before else None
-        for before, after in zip(*results, strict=True)
-    ]
+    results = zip(run(theirs, call), run(ours, call), strict=True)
+    apart = [differences(before, after) if before else None for before, after in results]
     clock = partial(wall, device=device) if device == "cuda" else own_time
     sides = zip(("torch", "rnnc"), (theirs, ours), strict=True)
     clocks = {side: partial(clock, partial(run, each, call)) for side, each in sides}

@@ -16,6 +16,7 @@ from rnnc.bench.rows import BenchError, Row
 from rnnc.bench.suites.cases import peer_cases, scan_cases
 from rnnc.bench.suites.floor import copy_speed, floor_of
 from rnnc.bench.tables import cases_table
+from rnnc.bench.timing import WarmUp
 from rnnc.cli.app import app
 from rnnc.cli.bench import suites
 from rnnc.codegen.cuda.limits import limits_of
@@ -84,13 +85,19 @@ def test_the_variants_of_a_case_take_part_and_haste_in_its_own_dtype():
     ]
 
 
-def test_a_run_takes_all_sets_and_its_time_is_shared(monkeypatch):
+@pytest.mark.parametrize(("host", "calls"), [(0.6, 3), (1.7, 2), (9.0, 1)])
+def test_a_run_goes_through_all_sets_and_times_those_that_the_host_can_queue(
+    monkeypatch, host, calls
+):
     """An `Input` has a value per unit and a gradient."""
     seen = []
 
     def timed(run, device, ahead):
+        before = len(seen)
         run()
-        return 6.0, 3.0
+        assert device == "cpu"
+        assert not seen or len(seen) - before == calls
+        return 2.0 * calls, 1.0 * calls
 
     def recorded(self):
         seen.append(self)
@@ -98,6 +105,7 @@ def test_a_run_takes_all_sets_and_its_time_is_shared(monkeypatch):
 
     monkeypatch.setattr(bench, "timed", timed)
     monkeypatch.setattr(bench, "_sets", lambda *_: 3)
+    monkeypatch.setattr(bench, "warm_up", lambda *_: WarmUp(0.1, host))
     monkeypatch.setattr(Call, "step", recorded)
     figures = measured().results[0].figures
     assert {figure.median for figure in figures.values()} == {2.0}
@@ -116,11 +124,11 @@ def test_results_of_a_run_stay_until_as_many_others_are_there():
 
     calls = [Call(forward, torch.zeros(1), []) for _ in range(2)]
     run = bench._runner(calls, "inference")
-    assert run() is None
+    assert run(2) is None
     assert len(made) == 2
     (kept,) = [cell.cell_contents for cell in run.__closure__ if "deque" in str(cell)]
     assert len(kept) == 2
-    assert bench._runner(calls[:1], "inference")() == 0
+    assert bench._runner(calls[:1], "inference")(1) == 0
 
 
 def test_resets_reach_the_call(monkeypatch):
