@@ -22,6 +22,8 @@ from ..call.plain import is_transformed
 
 # Fills an empty tensor from a distribution with the numbers of its arguments.
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
+# T, B, N and D.
+Rows = tuple[int, int, int, int]
 
 
 class Drawing(NamedTuple):
@@ -152,6 +154,32 @@ def _as_given(axes: str, draws: Tensor) -> Tensor:
         return draws.transpose(1, 2)
     with_rows = draws if "B" in axes else draws.squeeze(2)
     return with_rows if "T" in axes else with_rows.squeeze(1)
+
+
+def draws_of_scan(cell: CellSpec, wx: Any, drawing: Drawing) -> tuple[CellSpec, Any]:
+    """Return the cell that a call of `rnnc.scan` runs, and its inputs with those that it draws.
+
+    Arguments are the caller's; where wx is wrong, the checks of the call say it.
+    """
+    inputs, sample, generator, reset = drawing
+    if not isinstance(wx, Tensor) or wx.layout != torch.strided or wx.ndim != 5:
+        return cell, inputs
+    check_drawing(sample, generator, wx.device)
+    cell = cell_of_call(cell, inputs, sample)
+    batch, steps, heads, dim, _ = wx.shape
+    in_time = reset.t() if isinstance(reset, Tensor) and reset.ndim == 2 else None
+    shape = steps, batch, heads, dim
+    return cell, with_draws_of_scan(cell, drawing._replace(reset=in_time), wx, shape)
+
+
+def with_draws_of_scan(
+    cell: CellSpec, drawing: Drawing, wx: Tensor, shape: tuple[int, int, int, int]
+) -> Any:
+    """Return inputs of padded rows with those that the call draws, (B, T, N, D) each.
+
+    The `reset` of `drawing` is (T, B).
+    """
+    return with_draws(cell, drawing, wx, (1, *shape), lambda draws: draws[0].transpose(0, 1))
 
 
 def drawn(

@@ -25,11 +25,10 @@ from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.draws import Drawing
+from ..run.draws import Drawing, draws_of_scan
 from ..run.known_calls import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
-from .sampled import sampled
 
 
 def scan(
@@ -125,7 +124,7 @@ def scan(
         cell = check_is_cell(cell)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     if cell.drawn or sample is not True or generator is not None:
-        cell, inputs = sampled(cell, wx, Drawing(inputs, sample, generator, reset))
+        cell, inputs = draws_of_scan(cell, wx, Drawing(inputs, sample, generator, reset))
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last

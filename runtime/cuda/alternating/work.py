@@ -24,8 +24,9 @@ from ..arguments import (
     step_args_struct,
     workspace_struct,
 )
+from ..driver.blocks import configured
 from ..driver.cublas import workspace_bytes
-from ..driver.driver import check, configured, keeping
+from ..driver.driver import check, keeping
 from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
