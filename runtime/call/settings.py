@@ -162,10 +162,8 @@ def settings_of_constants(
 class CallText(NamedTuple):
     """Call of all layers besides its tensors and its target, as text says it.
 
-    Attributes:
-        settings: with the dropout of the call, 0 outside of training.
-        keep: whether a backward may follow.
-        present: which of the flat weights there are; the operators take no others.
+    Settings have the dropout of the call, 0 outside of training. `keep` says that a backward may
+    follow, and `present` which of the flat weights there are; the operators take no others.
     """
 
     settings: Settings

@@ -40,12 +40,9 @@ def forward(
 ) -> Forward:
     """Run all steps.
 
-    Args:
-        inputs: in the plan's dtype; wx may have any strides, and has no gates if `features` is
-            given.
-        keeps: whether the values of gates that a backward reads are kept.
-        stored: for each state, whether it is returned at all steps.
-        features: given if the kernel makes the products of the input.
+    wx may have any strides, and has no gates where a kernel makes the products of `features`. The
+    forward `keeps` the values of gates that a backward reads, and returns the states that are
+    `stored` at all steps.
     """
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts

@@ -153,10 +153,7 @@ def _arguments_of(
 
 
 def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace` for a cell with that many states and sources.
-
-    That of a cell which is `staged` is of `StagedWorkspace`.
-    """
+    """Return the mirror of `Workspace`, or of `StagedWorkspace` for a cell that is `staged`."""
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
@@ -189,12 +186,7 @@ def struct_around(name: str, arguments: Any) -> type[ctypes.Structure]:
 
 
 def with_handover(arguments: ctypes.Structure, *handover: int | None) -> ctypes.Structure:
-    """Return the arguments of a wavefront's layer, from those of a direction.
-
-    Args:
-        arguments: of the direction.
-        *handover: the fields of `HandoverArguments`, in order.
-    """
+    """Return a direction's arguments with those of `HandoverArguments`, of a wavefront's layer."""
     kind: Any = struct_around("LayerArguments", type(arguments))
     (_, own), *behind = kind._fields_
     last = [getattr(arguments, name) for name, _ in behind[len(handover) :]]

@@ -56,11 +56,8 @@ class Kernel:
     ) -> None:
         """Launch on torch's current stream of the current device; return at once.
 
-        Args:
-            grid: the numbers of blocks.
-            arguments: the only argument of the kernel.
-            lane: the handle of a stream to launch on instead, which the current stream will wait
-                for. If it captures, the caller keeps the kernel as long as the graph.
+        `lane` is the handle of a stream to launch on instead, which the current stream will wait
+        for. If that captures, the caller keeps the kernel as long as the graph.
         """
         # The driver names no size where this does not fit.
         if self.resident is not None:

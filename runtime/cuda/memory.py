@@ -206,10 +206,7 @@ atexit.register(free_memory)
 def constant(
     dtype: torch.dtype, device: torch.device, stream: int, shape: tuple[int, ...], value: float
 ) -> Tensor:
-    """Return a tensor of one value, made once, since filling it takes as long as a launch.
-
-    The stream fills and reads it.
-    """
+    """Return a tensor of one value, made once by the stream: filling it takes a launch's time."""
     if is_described(device.index):
         with _disable_current_modes():
             return torch.empty(shape, dtype=dtype, device="meta")

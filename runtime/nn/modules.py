@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import Kind, TwoStates, kind_of
+from .base import KINDS, Kind, TwoStates
 from .sequences import Sequences
 from .steps import Cells
 
@@ -212,4 +212,4 @@ class RNNCell(Cells, nn.RNNCell):
     torch_class = nn.RNNCell
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(f"RNN_{self.nonlinearity.upper()}")
+        return KINDS.get(f"RNN_{self.nonlinearity.upper()}")

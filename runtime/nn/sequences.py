@@ -22,7 +22,7 @@ from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
 from ..run.route import run_call
 from ..targets.target import Target
-from .base import Kind, OnKernels, kind_of
+from .base import KINDS, Kind, OnKernels
 from .own import between_graphs, check_packed, is_strided, named_masks, run_without_kernels
 from .packed import run_packed
 from .projected import is_faster, run_projected
@@ -136,7 +136,7 @@ class Sequences(OnKernels):
         return kind.settings(*sizes, float(self._dropout))
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(self.mode)
+        return KINDS.get(self.mode)
 
     def _names(self) -> list[str | None]:
         projections = slice(-1, None) if self.proj_size else slice(0)

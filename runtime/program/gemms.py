@@ -138,18 +138,12 @@ def recurrent_sums(
     multiplier: Multiplier,
     reverse: Reverse = False,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sum d_R[gate] = d_gate s_{t-1} over time and batch, by a GEMM per head, source and tensor.
+    """Return d_R[gate] = d_gate s_{t-1} over time and batch as work that is left: parts, and sums.
 
-    Args:
-        d_R: takes the result, (Gr, N, D out, D in).
-        d_wx: gradients of the gates with input, (T, B, N, D, Gx).
-        d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
-        states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
-        initial_states: (B, N, D) each; None for each that is known to be zero.
-
-    Returns:
-        The work that is left: each part of d_R, and the partial sums (parts, …) that it is the sum
-        of.
+    Each part of d_R, (Gr, N, D out, D in), is the sum of partial sums (parts, …), of a GEMM per
+    head, source and tensor. Gradients of gates are (T, B, N, D, Gx), and of those without input (T,
+    B, N, D, G - Gx). States that no R multiplies may be empty; initial ones are None where they are
+    known to be zero.
     """
     steps, batch, heads, dim, _ = d_wx.shape
     if not steps:
@@ -179,13 +173,9 @@ def called_sums(
     saved: Tensor,
     multiplier: Multiplier,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sum d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
+    """Return d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
 
-    Arguments and result are as in `recurrent_sums`.
-
-    Args:
-        called: the matrices of called gates.
-        saved: the values that the forward saved, (T, B, N, D, saved), with the values y.
+    Arguments and result are as in `recurrent_sums`; `saved`, (T, B, N, D, saved), has the values y.
     """
     steps, batch, heads, dim, inputs = d_wx.shape
     rows, left = steps * batch, list[tuple[Tensor, Tensor]]()

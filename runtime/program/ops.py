@@ -63,8 +63,8 @@ class Running:
 
     Attributes:
         owner: the stream whose lasting memory is used: the current one, also if another captures.
-        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
-        addresses: by slot.
+        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants;
+            addresses are by slot too.
         beside: the stream of torch beside the current one, while there is one.
         spent: whether an input of the call has been overwritten.
         undo: steps to take if the run fails, the last one first.
@@ -118,7 +118,7 @@ class Op(ABC):
 
 
 class Addressed(Op):
-    """Operation on memory that is given by addresses, among other numbers.
+    """Operation on memory whose addresses, 0 for none, are at `words` of 64-bit numbers.
 
     Until its memory is placed, it runs on the addresses that it was made with.
     """
@@ -126,7 +126,6 @@ class Addressed(Op):
     __slots__ = ("_numbers", "_words", "lane", "places")
 
     def __init__(self, numbers: array[int], words: Sequence[int], lane: int | None = None) -> None:
-        """Make it from 64-bit numbers, of which those at `words` are addresses, or 0 for none."""
         self._numbers, self._words, self.lane = numbers, words, lane
         self.places: Sequence[tuple[int, int, int]] = ()
 

@@ -209,11 +209,8 @@ def scan_one_row(
 ) -> tuple[States, States]:
     """Run sequences that begin with each state's `init` and are reset to it, as `scan_packed` does.
 
-    Args:
-        weights: R, b and R_diag.
-        starts: (B + 1), where each sequence begins and, last, the total; wrong ones are clamped.
-        reset: (total,) of bool; None for none.
-        inputs: (total or 1, N or 1, D or 1) each, by name.
+    `starts`, (B + 1), say where each sequence begins and, last, the total; wrong ones are clamped.
+    `reset` is (total,) of bool, and `inputs` are (total or 1, N or 1, D or 1) each, by name.
     """
     total = len(wx)
     begin, end = (part.long().clamp(0, total) for part in (starts[:-1], starts[1:]))

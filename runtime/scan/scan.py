@@ -167,7 +167,9 @@ def run_scan(
     if known is not None:
         return run_ready(known)
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
-        _check_options(choice)
+        check_words(choice)
+        check_choice("precision", choice.precision, PRECISIONS)
+        check_flag("reverse", choice.reverse)
         _check(cell, given)
     tensors = _tensors(cell, given)
     key = _key(cell, backend, choice, tensors)
@@ -255,12 +257,6 @@ def _unweighted(cell: CellSpec, given: Given) -> tuple[Tensor, ...]:
     if not torch.compiler.is_compiling():
         check_wx(cell, wx)
     return unweighted_in_order(cell, given.inputs, wx)
-
-
-def _check_options(choice: Choice) -> None:
-    check_words(choice)
-    check_choice("precision", choice.precision, PRECISIONS)
-    check_flag("reverse", choice.reverse)
 
 
 def _check(cell: CellSpec, given: Given) -> None:

@@ -31,8 +31,7 @@ from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory import device_tensor, lasting_workspace, rounded
-from .products import KernelProduct, LibraryProduct
-from .stages import step_facts
+from .products import KernelProduct, LibraryProduct, step_facts
 
 # Launches a product of a step, by its number.
 Multiply = Callable[..., None]

@@ -89,12 +89,9 @@ def resident_blocks(
 ) -> int:
     """Return how many blocks of a kernel fit the current device at once, all of it being free.
 
-    Args:
-        kernel: the driver's handle, whose attributes are set, the threads of a block, and its bytes
-            of dynamic shared memory.
-        cluster: blocks per cluster, 1 for none.
-        multiprocessors: of the device, or of a partition.
-        stream: of the partition; None for the whole device.
+    `kernel` is the driver's handle, whose attributes are set, with the threads and the bytes of
+    dynamic shared memory of a block. A cluster of 1 is none. The stream is that of a partition with
+    so many multiprocessors; None for the whole device.
     """
     if cluster == 1:
         return blocks_per_multiprocessor(*kernel) * multiprocessors

@@ -92,8 +92,8 @@ def aligned(address: int) -> int:
 def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Multiplies:
     """Return the launcher of products of a kind on the current device; made once.
 
-    It takes an algorithm with at most `most_cluster` blocks per cluster, if there is such a one;
-    None for any number.
+    Its algorithm has at most `most_cluster` blocks per cluster, if there is such a one; None is
+    any.
     """
     if is_described(device):
         return Multiplies()

@@ -61,7 +61,8 @@ class Pass:
             self._run_together(layers, self.schedule.partition)
         else:
             for product in products:
-                product.multiply_all(self.chunks.indices)
+                for chunk in self.chunks.indices:
+                    product.multiply(chunk)
             self._end()
 
     def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:

@@ -62,9 +62,9 @@ class Counters:
     ) -> ctypes.Structure:
         """Return the arguments of a layer's kernel, from those of a direction.
 
-        The layer at the first place in the order of computation waits for none. Its number is that
-        in the module, for messages. `hands_over` says that something waits for its chunks, of
-        `steps` steps.
+        The layer at the first place in the order of computation waits for none. Messages have its
+        number in the module. `hands_over` says that something waits for its chunks of `steps`
+        steps.
         """
         return with_handover(
             arguments,

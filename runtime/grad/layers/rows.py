@@ -54,11 +54,7 @@ class LayerRows:
         wanted: tuple[bool, bool],
         d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight; None if not `wanted`.
-
-        `d_wx` is what `read` gave. The gradient of x is added to `d_x` in place; None for a new
-        tensor.
-        """
+        """Return the wanted gradients of `project`: of x, added to `d_x`, and the weight."""
         call, packed = self._call, x.ndim == 2  # as one step of all rows
         if packed:
             x, d_x = x.unsqueeze(1), None if d_x is None else d_x.unsqueeze(1)
