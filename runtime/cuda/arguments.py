@@ -90,19 +90,12 @@ def arguments_of(
     A cell that is `staged` has stages: its arguments end with the address of saved statistics.
     Those of a backward that computes gates `again` end with their inputs.
     """
-    return _arguments_of(direction, states, params, masked, unweighted, staged, again)
+    return _arguments_of((direction, states, params, masked, unweighted, staged, again))
 
 
 @lru_cache(maxsize=64)
-def _arguments_of(
-    direction: Direction,
-    states: int,
-    params: int,
-    masked: bool,
-    unweighted: int,
-    staged: bool,
-    again: bool,
-) -> type[ctypes.Structure]:
+def _arguments_of(of: tuple[Any, ...]) -> type[ctypes.Structure]:
+    direction, states, params, masked, unweighted, staged, again = of
     last = fields(POINTER, "statistics") if staged else []
     if again:
         last = [*fields(NUMBER, "wx_time wx_row"), *fields(POINTER, "wx bias")]
@@ -145,7 +138,7 @@ def _arguments_of(
     }
     if staged:
         # `StagedForwardArguments` derives from what has the handover: its own fields come last.
-        plain = _arguments_of(direction, states, params, masked, unweighted, False, again)
+        plain = _arguments_of((*of[:5], False, again))
         found.around["LayerArguments"] = structure(
             "LayerArguments", ("arguments", plain), *_BEHIND["LayerArguments"], *last
         )

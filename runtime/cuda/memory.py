@@ -86,7 +86,7 @@ def device_tensor(
         return torch.as_tensor(memory, device=device).view(dtype).view(size)
 
 
-def _allocated(size: int, stream: int) -> _Memory:
+def _allocated(size: int, stream: int, first: bool = True) -> _Memory:
     from cupy.cuda import runtime
 
     try:
@@ -94,12 +94,9 @@ def _allocated(size: int, stream: int) -> _Memory:
     except runtime.CUDARuntimeError as error:
         if error.status != _OUT_OF_MEMORY:
             raise
-    torch.cuda.empty_cache()
-    try:
-        return _Memory(size, stream)
-    except runtime.CUDARuntimeError as error:
-        if error.status != _OUT_OF_MEMORY:
-            raise
+        if first:
+            torch.cuda.empty_cache()
+            return _allocated(size, stream, first=False)
         free = torch.cuda.mem_get_info()[0]
         lack = DiagnosticError(
             "buffers of an alternating plan",

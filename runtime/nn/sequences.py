@@ -14,9 +14,7 @@ from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from ..call.call import Tensors
-from ..call.ragged import Ragged
 from ..call.settings import Settings
-from ..call.tensors import SomeTensors, States
 from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
@@ -106,26 +104,13 @@ class Sequences(OnKernels):
             names = [state.name for state in settings.cell.states]
             sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
             ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
-            y, last = self._scan(settings, x, states, weights, ragged)
+            traced = torch.compiler.is_compiling()
+            remember = None if traced else partial(self._calls.remember_call, "sequence", self, x)
+            tensors = Tensors(x, tuple(states or ()), weights, ragged)
+            (y,), last = run_call(settings, tensors, remember=remember)
         if single:
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
-
-    def _scan(
-        self,
-        settings: Settings,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        weights: SomeTensors,
-        ragged: Ragged | None,
-    ) -> tuple[Tensor, States]:
-        """Run all layers, time first, batched."""
-        remember = None
-        if not torch.compiler.is_compiling():
-            remember = partial(self._calls.remember_call, "sequence", self, x)
-        tensors = Tensors(x, tuple(states or ()), weights, ragged)
-        (y,), last = run_call(settings, tensors, remember=remember)
-        return y, last
 
     def _settings(self) -> Settings | None:
         """Return the settings of a call, without its weights; None if there is no such cell."""
