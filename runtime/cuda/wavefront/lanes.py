@@ -57,8 +57,7 @@ class Lanes:
                 made = self._layers[partition] if layer else self._products
                 while len(made) <= lane.layer:
                     handle = partition.new_stream() if layer else new_stream()
-                    stream: Any = torch.cuda.ExternalStream
-                    made.append(Lane(handle, stream(handle, self.device), new_event()))
+                    made.append(self._new(handle))
                 found[lane] = made[lane.layer]
             return found
 
@@ -98,6 +97,10 @@ class Lanes:
         finally:
             self._entered = []
             self._lock.release()
+
+    def _new(self, handle: int) -> Lane:
+        make: Any = torch.cuda.ExternalStream
+        return Lane(handle, make(handle, self.device), new_event())
 
 
 @cache
