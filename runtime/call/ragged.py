@@ -82,8 +82,7 @@ class Ragged(NamedTuple):
         if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
             return self
         fills = fills and self.starts is None
-        alone = lengths.device.type == "cpu" != x.device.type  # of all, the host sees them
-        if fills and alone and values_visible(lengths):
+        if fills and _host_alone_sees(lengths, x.device) and values_visible(lengths):
             fill = fill_of(int(lengths.sum()), *x.shape[:2])
         lengths = lengths.to(x.device, torch.int64, non_blocking=True)
         return self._replace(lengths=lengths, fill=fill)
@@ -112,6 +111,11 @@ class Ragged(NamedTuple):
                 value = own.unsqueeze(1) if own.ndim < state.ndim else own
             found.append(torch.where(where, value, state))
         return found
+
+
+def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
+    """Return True if the host can count their steps without a wait, and the call runs elsewhere."""
+    return lengths.device.type == "cpu" != device.type
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
