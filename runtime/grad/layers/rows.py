@@ -13,7 +13,8 @@ from ...call.requests import InputBackward
 from ...call.tensors import SomeTensors
 from ...targets.registry import TARGETS
 
-Copy, Copies = Callable[[Tensor], Tensor], Callable[[Sequence[Tensor]], Tensor]
+Copy = Callable[[Tensor], Tensor]
+Copies = Callable[[Sequence[Tensor]], Tensor]
 
 
 class LayerRows:
