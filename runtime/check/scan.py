@@ -65,10 +65,7 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
 
 def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
-    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params.
-
-    A message takes longer than a launch, so what is right is passed before.
-    """
+    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params."""
     wx: Any = inputs.wx
     sized = isinstance(wx, Tensor) and wx.ndim == 5 and wx.shape[4] == len(cell.input_gates)
     dense = sized and wx.layout == torch.strided and wx.dtype in DTYPES
@@ -82,7 +79,13 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
             continue
         alike = isinstance(tensor, Tensor) and tensor.shape == shape
         if not (alike and tensor.dtype == dtype and tensor.device == device):
-            _check_one(cell, tensor, shape, what, wx)
+            if isinstance(what, str):
+                _check_weight(cell, what, tensor, shape, wx)
+                continue
+            name, axes = f"states[{what.name}]", "(B, N, D)"
+            if isinstance(what, Param):
+                name, axes = f"params[{what.name!r}]", "(N, D)"
+            check_like(name, tensor, shape, f"{shape}, {axes}", "wx", wx)
     if inputs.unweighted or cell.inputs:
         check_unweighted(cell, inputs.unweighted, inputs.wx)
 
@@ -148,21 +151,6 @@ def check_wx(cell: CellSpec, wx: Any) -> None:
         raise TensorError("wx", f"dtype {wx.dtype}", wanted, "wx.float()")
     if not wx.shape[2] * wx.shape[3]:
         raise shape_error("wx", wx, "at least one head and one unit", "wx with N > 0 and D > 0")
-
-
-def _check_one(
-    cell: CellSpec,
-    tensor: Any,
-    shape: tuple[int, ...] | None,
-    what: str | Param | State,
-    wx: Tensor,
-) -> None:
-    if isinstance(what, str):
-        _check_weight(cell, what, tensor, shape, wx)
-    elif isinstance(what, Param):
-        check_like(f"params[{what.name!r}]", tensor, shape, f"{shape}, (N, D)", "wx", wx)
-    else:
-        check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
 
 
 def _check_weight(

@@ -16,7 +16,8 @@ from ..call.facts import facts_of
 from ..call.masks import read_states
 from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
-from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
+from ..program.ops import Field
+from .arguments import mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library, plan_of
 from .products import StateGradients, add_gradients_of_called, recurrent_gradient, recurrent_product
 from .tasks import multiplies_features, parted_pairs, sizes_of
@@ -39,12 +40,9 @@ def forward(
 ) -> Forward:
     """Run all steps.
 
-    Args:
-        inputs: in the plan's dtype; wx may have any strides, and has no gates if `features` is
-            given.
-        keeps: whether the values of gates that a backward reads are kept.
-        stored: for each state, whether it is returned at all steps.
-        features: given if the kernel makes the products of the input.
+    wx may have any strides, and has no gates where a kernel makes the products of `features`. The
+    forward `keeps` the values of gates that a backward reads, and returns the states that are
+    `stored` at all steps.
     """
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts

@@ -27,8 +27,7 @@ def spread_heads(
     """Keep the heads of this rank of each weight, and run the module as one of `kind`.
 
     The module is an `rnnc.RNN`, the same on all ranks of a mesh of one dimension. `options` are
-    attributes of the kind. All ranks take the weights of the rank `source`; None keeps each one's
-    own.
+    attributes of the kind. All take the weights of the rank `source`; None keeps each one's own.
     """
     style = kind.style
     _check_mesh(mesh, style)

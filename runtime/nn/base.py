@@ -33,17 +33,13 @@ class Kind(NamedTuple):
         return Settings(self.cell, *sizes, dropout, "auto", Choice(), form=self.form)
 
 
-_KINDS = {
+# By torch's word for a module.
+KINDS = {
     "LSTM": Kind(lstm, TORCH, 4),
     "GRU": Kind(gru, TORCH_GRU, 3),
     "RNN_TANH": Kind(elman, TORCH, 1),
     "RNN_RELU": Kind(irnn, TORCH, 1),
 }
-
-
-def kind_of(mode: str) -> Kind | None:
-    """Return the kind of a module by torch's word for it; None if this package has no such cell."""
-    return _KINDS.get(mode)
 
 
 class OnKernels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import Kind, TwoStates, kind_of
+from .base import KINDS, Kind, TwoStates
 from .sequences import Sequences
 from .steps import Cells
 
@@ -53,7 +53,6 @@ class LSTM(TwoStates, Sequences, nn.LSTM):
         True
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.LSTM
 
 
@@ -87,7 +86,6 @@ class GRU(Sequences, nn.GRU):
         (torch.Size([5, 3, 40]), torch.Size([2, 3, 20]))
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.GRU
 
 
@@ -121,7 +119,6 @@ class RNN(Sequences, nn.RNN):
         (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.RNN
 
 
@@ -151,7 +148,6 @@ class LSTMCell(TwoStates, Cells, nn.LSTMCell):
         torch.Size([3, 20])
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.LSTMCell
     _mode = "LSTM"
 
@@ -179,7 +175,6 @@ class GRUCell(Cells, nn.GRUCell):
         torch.Size([3, 20])
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.GRUCell
     _mode = "GRU"
 
@@ -208,8 +203,12 @@ class RNNCell(Cells, nn.RNNCell):
         torch.Size([20])
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.RNNCell
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(f"RNN_{self.nonlinearity.upper()}")
+        return KINDS.get(f"RNN_{self.nonlinearity.upper()}")
+
+
+# Users know them, and pickles hold them, by this name.
+for _each in (LSTM, GRU, RNN, LSTMCell, GRUCell, RNNCell):
+    _each.__module__ = "rnnc.nn"

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..call.call import Tensors
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
-from ..grad.node import Ready, run_ready
+from ..grad.node import run_ready
 from ..run.route import direct_call
 from .own import run_torch
 
@@ -44,9 +44,12 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
     if ready is None:
         if states is None and not _served(module, data, rows, states):
             return run_torch(module, input, hx)
-        ready = _first_call(module, kind, x, states, ragged)
+        settings = module._settings()
+        assert settings is not None
+        ready = direct_call(settings, Tensors(x, tuple(states or ()), module._weights(), ragged))
         if ready is None:
             return run_torch(module, input, hx)
+        module._calls.remember_call(kind, module, x, ready)
     last: Any
     (y,), last = run_ready(ready)
     if to_given is not None:
@@ -63,22 +66,6 @@ def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | 
     if not module._fits(settings, data, (rows,), states, weights):
         return False
     return all_plain([data, *(states or ()), *weights])
-
-
-def _first_call(
-    module: Sequences,
-    kind: str,
-    x: Tensor,
-    states: Sequence[Tensor] | None,
-    ragged: Ragged | None,
-) -> Ready | None:
-    """Return the call of kernels, and remember it; None if there is none."""
-    settings = module._settings()
-    assert settings is not None
-    ready = direct_call(settings, Tensors(x, tuple(states or ()), module._weights(), ragged))
-    if ready is not None:
-        module._calls.remember_call(kind, module, x, ready)
-    return ready
 
 
 def _places(batch_sizes: Tensor, total: int) -> Tensor | None:

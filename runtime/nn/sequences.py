@@ -14,15 +14,13 @@ from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from ..call.call import Tensors
-from ..call.ragged import Ragged
 from ..call.settings import Settings
-from ..call.tensors import SomeTensors, States
 from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
 from ..run.route import run_call
 from ..targets.target import Target
-from .base import Kind, OnKernels, kind_of
+from .base import KINDS, Kind, OnKernels
 from .own import between_graphs, check_packed, is_strided, named_masks, run_without_kernels
 from .packed import run_packed
 from .projected import is_faster, run_projected
@@ -106,26 +104,13 @@ class Sequences(OnKernels):
             names = [state.name for state in settings.cell.states]
             sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
             ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
-            y, last = self._scan(settings, x, states, weights, ragged)
+            traced = torch.compiler.is_compiling()
+            remember = None if traced else partial(self._calls.remember_call, "sequence", self, x)
+            tensors = Tensors(x, tuple(states or ()), weights, ragged)
+            (y,), last = run_call(settings, tensors, remember=remember)
         if single:
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
-
-    def _scan(
-        self,
-        settings: Settings,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        weights: SomeTensors,
-        ragged: Ragged | None,
-    ) -> tuple[Tensor, States]:
-        """Run all layers, time first, batched."""
-        remember = None
-        if not torch.compiler.is_compiling():
-            remember = partial(self._calls.remember_call, "sequence", self, x)
-        tensors = Tensors(x, tuple(states or ()), weights, ragged)
-        (y,), last = run_call(settings, tensors, remember=remember)
-        return y, last
 
     def _settings(self) -> Settings | None:
         """Return the settings of a call, without its weights; None if there is no such cell."""
@@ -136,7 +121,7 @@ class Sequences(OnKernels):
         return kind.settings(*sizes, float(self._dropout))
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(self.mode)
+        return KINDS.get(self.mode)
 
     def _names(self) -> list[str | None]:
         projections = slice(-1, None) if self.proj_size else slice(0)

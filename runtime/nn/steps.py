@@ -16,7 +16,7 @@ from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.route import run_step
 from ..targets.target import Target
-from .base import Kind, OnKernels, kind_of
+from .base import KINDS, Kind, OnKernels
 from .own import is_strided, run_torch
 
 
@@ -81,7 +81,7 @@ class Cells(OnKernels):
         return run_step(settings, Tensors(x, tuple(states or ()), weights), remember)
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(self._mode)
+        return KINDS.get(self._mode)
 
     def _names(self) -> list[str | None]:
         biases = ("bias_ih", "bias_hh") if self.bias else (None, None)

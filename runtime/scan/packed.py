@@ -27,9 +27,8 @@ from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
-from ..run.draws import Drawing, cell_of_call, check_drawing
+from ..run.draws import Drawing, cell_of_call, check_drawing, with_draws_of_scan
 from ..run.route import runs_as_one_row
-from .sampled import with_draws_of_scan
 from .scan import Given, run_scan
 
 
@@ -112,7 +111,8 @@ def scan_packed(
     sizes = len(cu_seqlens) - 1, steps
     if from_initial and runs_as_one_row(cell, choice, backend, wx, *sizes):
         own = packed_inputs_in_order(cell, inputs, wx) if inputs or cell.inputs else None
-        return scan_one_row(cell, backend, choice, wx, weights, params, starts, reset, own)
+        row = Given(wx, None, weights, params, None, reset, None, own)
+        return scan_one_row(cell, backend, choice, row, starts)
     lengths, places = places_of(starts, len(wx), steps)
     if reset is not None:
         reset = reset[places.padded].t()
@@ -193,38 +193,24 @@ def _longest(starts: Tensor, total: int, wanted: str) -> int:
     return max(lengths, default=0)
 
 
-# R, b and R_diag.
-Weights = tuple[Any, Any, Any]
-
-
 def scan_one_row(
-    cell: CellSpec,
-    backend: str,
-    choice: Choice,
-    wx: Tensor,
-    weights: Weights,
-    params: Mapping[str, Tensor] | None,
-    starts: Tensor,
-    reset: Tensor | None,
-    inputs: Mapping[str, Tensor] | None,
+    cell: CellSpec, backend: str, choice: Choice, given: Given, starts: Tensor
 ) -> tuple[States, States]:
     """Run sequences that begin with each state's `init` and are reset to it, as `scan_packed` does.
 
-    Args:
-        weights: R, b and R_diag.
-        starts: (B + 1), where each sequence begins and, last, the total; wrong ones are clamped.
-        reset: (total,) of bool; None for none.
-        inputs: (total or 1, N or 1, D or 1) each, by name.
+    `starts`, (B + 1), say where each sequence begins and, last, the total; wrong ones are clamped.
+    In what is given, wx is (total, N, D, Gx), `reset` (total,) of bool or None, and `inputs` are
+    (total or 1, N or 1, D or 1) each, by name.
     """
-    total = len(wx)
+    wx, total = given.wx, len(given.wx)
     begin, end = (part.long().clamp(0, total) for part in (starts[:-1], starts[1:]))
     anew = torch.zeros(total + 1, dtype=torch.bool, device=wx.device)
     anew = anew.index_fill(0, begin, True)[:total]
-    if reset is not None:
-        anew = anew | reset
-    given_inputs = None if inputs is None else {name: each[None] for name, each in inputs.items()}
-    given = Given(wx[None], None, weights, params, None, anew[None], None, given_inputs)
-    over_time, _ = run_scan(cell, backend, choice, given)
+    if given.reset is not None:
+        anew = anew | given.reset
+    inputs = given.inputs and {name: each[None] for name, each in given.inputs.items()}
+    row = given._replace(wx=wx[None], reset=anew[None], inputs=inputs)
+    over_time, _ = run_scan(cell, backend, choice, row)
     states = tuple(state.squeeze(1) for state in over_time)
     place = (begin if choice.reverse else end - 1).clamp(0, total - 1)
     runs = (end > begin)[:, None, None]

@@ -25,11 +25,10 @@ from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.draws import Drawing
+from ..run.draws import Drawing, draws_of_scan
 from ..run.known_calls import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
-from .sampled import sampled
 
 
 def scan(
@@ -125,7 +124,7 @@ def scan(
         cell = check_is_cell(cell)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     if cell.drawn or sample is not True or generator is not None:
-        cell, inputs = sampled(cell, wx, Drawing(inputs, sample, generator, reset))
+        cell, inputs = draws_of_scan(cell, wx, Drawing(inputs, sample, generator, reset))
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last
@@ -168,7 +167,9 @@ def run_scan(
     if known is not None:
         return run_ready(known)
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
-        _check_options(choice)
+        check_words(choice)
+        check_choice("precision", choice.precision, PRECISIONS)
+        check_flag("reverse", choice.reverse)
         _check(cell, given)
     tensors = _tensors(cell, given)
     key = _key(cell, backend, choice, tensors)
@@ -256,12 +257,6 @@ def _unweighted(cell: CellSpec, given: Given) -> tuple[Tensor, ...]:
     if not torch.compiler.is_compiling():
         check_wx(cell, wx)
     return unweighted_in_order(cell, given.inputs, wx)
-
-
-def _check_options(choice: Choice) -> None:
-    check_words(choice)
-    check_choice("precision", choice.precision, PRECISIONS)
-    check_flag("reverse", choice.reverse)
 
 
 def _check(cell: CellSpec, given: Given) -> None:

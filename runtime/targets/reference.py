@@ -172,10 +172,7 @@ def _gates(
 
 @lru_cache(maxsize=512)
 def _summed(cell: CellSpec, pairs: tuple[Pair, ...]) -> list[Pair]:
-    """Return the pairs that states feed, in the order in which kernels add their products.
-
-    It does not depend on the order of declarations.
-    """
+    """Return the pairs that states feed in the order of kernels, whatever that of declarations."""
     return in_order_of_sums(cell, pairs)
 
 
@@ -187,11 +184,8 @@ def evaluate(
 ) -> list[Tensor]:
     """Return the values of expressions as written; a shared subexpression is evaluated once.
 
-    Args:
-        roots: the expressions.
-        values: those of their symbols, by name.
-        like: a tensor, for dtype and device of numbers.
-        stages: computes called gates and reductions, of cells that have some.
+    `values` are those of symbols, by name, and `like` gives dtype and device of numbers. `stages`
+    computes called gates and reductions, of cells that have some.
     """
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):

@@ -25,12 +25,9 @@ _ROWS = "lengths", "reset", "reset_to"
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """Call of a module over time, with this rank's heads if they are spread over ranks.
+    """Call of a module over time, computed in a dtype, with this rank's heads.
 
-    Attributes:
-        dtype: in which the call is computed.
-        masked: whether it has lengths or resets.
-        apart: whether both directions of a layer are always two calls.
+    It is `masked` with lengths or resets. `apart` says that directions are always two calls.
     """
 
     settings: Settings

@@ -71,7 +71,6 @@ class PlainLSTM(TwoStates, _PlainSequences):
         (<class 'rnnc.nn.PlainLSTM'>, False)
     """
 
-    __module__ = "rnnc.nn"
     torch_class = nn.LSTM
     check_forward_args = nn.LSTM.check_forward_args
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
@@ -81,21 +80,18 @@ class PlainLSTM(TwoStates, _PlainSequences):
 class PlainGRU(_PlainSequences):
     """`rnnc.nn.GRU`, which is no subclass of `torch.nn.GRU`; `rnnc.convert` makes it."""
 
-    __module__ = "rnnc.nn"
     torch_class = nn.GRU
 
 
 class PlainRNN(_PlainSequences):
     """`rnnc.nn.RNN`, which is no subclass of `torch.nn.RNN`; `rnnc.convert` makes it."""
 
-    __module__ = "rnnc.nn"
     torch_class = nn.RNN
 
 
 class PlainLSTMCell(TwoStates, _PlainCells):
     """`rnnc.nn.LSTMCell`, which is no subclass of `torch.nn.LSTMCell`; `rnnc.convert` makes it."""
 
-    __module__ = "rnnc.nn"
     torch_class = nn.LSTMCell
     _mode = "LSTM"
 
@@ -103,7 +99,6 @@ class PlainLSTMCell(TwoStates, _PlainCells):
 class PlainGRUCell(_PlainCells):
     """`rnnc.nn.GRUCell`, which is no subclass of `torch.nn.GRUCell`; `rnnc.convert` makes it."""
 
-    __module__ = "rnnc.nn"
     torch_class = nn.GRUCell
     _mode = "GRU"
 
@@ -111,7 +106,6 @@ class PlainGRUCell(_PlainCells):
 class PlainRNNCell(_PlainCells):
     """`rnnc.nn.RNNCell`, which is no subclass of `torch.nn.RNNCell`; `rnnc.convert` makes it."""
 
-    __module__ = "rnnc.nn"
     torch_class = nn.RNNCell
     nonlinearity: str
     _cell_kind = RNNCell._cell_kind
@@ -126,6 +120,8 @@ CLASSES: dict[type[nn.Module], tuple[type[nn.Module], type[nn.Module]]] = {
     nn.GRUCell: (GRUCell, PlainGRUCell),
     nn.RNNCell: (RNNCell, PlainRNNCell),
 }
+for _, _plain in CLASSES.values():
+    _plain.__module__ = "rnnc.nn"
 
 
 def change_class(module: nn.Module, to: type[nn.Module]) -> None:
