@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/cell/time.cuh"
+#include "lib/stages/item.cuh"
 #include "lib/stages/predicated.cuh"
 
 namespace rnnc {
@@ -20,7 +21,7 @@ struct ResultStore {
   // store lies at first_step in memory, and the others come in the order of `step_stride`.
   RNNC_MEMBER void begin(Element* tensor, int64 first_step, int64 step_size, int64 step_stride,
                          const int64 (&offset_bytes)[rows]) {
-    stride = step_stride * n * int64{sizeof(Element)};
+    stride = pin(step_stride * n * int64{sizeof(Element)});
     repeat<rows>([&](int j) {
       const int64 first = first_step * step_size * int64{sizeof(Element)} + offset_bytes[j];
       at[j] = reinterpret_cast<char*>(tensor) + first * n - stride;

@@ -45,7 +45,7 @@ struct RowStore : RowCopy<elements, threads, rows, head_dim> {
                          int64 first, int64 step_size, int64 step_stride) {
     if constexpr (kUsed) {
       Copy::prepare(a, first_row);
-      stride = step_stride * int64{sizeof(Element)};
+      stride = pin(step_stride * int64{sizeof(Element)});
       repeat<Copy::kCopies>([&](int i) {
         const int row = (threadIdx.x + i * threads) / Copy::kPieces;
         stores[i] = pin(int{tensor && this->offset_bytes[i] >= 0 && first_row + row < a.batch});
