@@ -9,18 +9,17 @@ from .stage_tables import StageTables
 #: Kinds of statistics whose parts have one number; those of others have two.
 ONE_NUMBER = ("mean", "total")
 _NUMBER_BYTES = 4  # of a number of a head
-_PARTS = 2  # of a warp, where a block has few warps
 _ACCESS_BYTES = 16  # what lies behind the numbers is aligned to it
 
 
 def part_bytes(tables: StageTables, rows: int) -> int:
-    """Bytes of shared memory for what a warp of a block plan knows of each number of a head.
+    """Bytes of shared memory for what a warp knows of each number of a head.
 
     Args:
         tables: the stages of a direction.
         rows: batch rows per block.
     """
-    return len(tables.statistics) * rows * _PARTS * 2 * _NUMBER_BYTES
+    return len(tables.statistics) * rows * 2 * _NUMBER_BYTES
 
 
 def number_bytes(tables: StageTables, rows: int) -> int:

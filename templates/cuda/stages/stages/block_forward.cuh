@@ -3,8 +3,8 @@
 //
 // Within a step, warps meet before each stage that needs a product or a statistic. Ahead of that
 // barrier they write what called gates multiply, and their parts of statistics, to shared memory.
-// One buffer of each is enough for a stage: all warps have read it before the barrier at the begin of
-// the next step, which writes it again after that. Arguments of called gates lie behind the
+// One buffer of each is enough for a stage: all warps have read it before the barrier at the end of
+// the step, and the next step writes it again after that. Arguments of called gates lie behind the
 // states in the buffer of the next step.
 //
 // Results of a step are stored beside the next one, from registers that it does not write before: the
@@ -89,8 +89,9 @@ struct StagedForward {
     });
     saved_direct.begin(a.saved, time.at(-1), step_size, time.stride(step_size),
                        items.offset_bytes);
-    items.begin_stored(stored, a);
-    items.begin_results(next);
+    stored.begin(a, [&](int i, int j) { return items.valid[i][j]; });
+    items.clear_results();
+    items.for_each([&](int i, int j) { assign(next[i][j], items.state[i][j]); });
     numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4, -1);
     saved_store.begin(a, first_row, a.heads * Plan::kHeadDim * Cell::kSaved,
                       a.saved ? a.saved + head * Plan::kHeadDim * Cell::kSaved : nullptr,
@@ -144,7 +145,12 @@ struct StagedForward {
 
   // Stores the results of the step before, if there is one, but for those that a RowStore stores.
   RNNC_MEMBER void store_results(bool holds) {
-    items.store_results(state_store, stored, holds);
+    repeat<Cell::kStates>([&](int s) {
+      state_store[s].advance();
+      items.for_results(s, [&](int i, int j, const auto& vec) {
+        state_store[s].store(holds && stored.has(i, j, s), vec, j, 8 * i);
+      });
+    });
     if constexpr (!SavedStore::kUsed) items.store_saved_directly(saved_direct, stored, holds);
     numbers.store(items.number, holds);
   }
@@ -184,9 +190,8 @@ struct StagedForward {
   }
 
   // NOTE: the results of a step go to their registers at the begin of the next one, beside products:
-  // ahead of the barrier all warps would wait for it.
+  // around the barrier all warps would wait for it.
   RNNC_MEMBER void run_step(int t) {
-    __syncthreads();
     items.go_on(next);
     items.begin_gates();
     StageProduct<0> product;
@@ -196,6 +201,7 @@ struct StagedForward {
     buffer ^= kBufferBytes;
     unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t); });
     items.masks.advance();
+    __syncthreads();
   }
 
   RNNC_MEMBER void run_steps() {

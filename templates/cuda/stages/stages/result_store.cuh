@@ -33,16 +33,7 @@ struct ResultStore {
   }
   // The values of unit `unit`, from the thread's first one, of row j.
   RNNC_MEMBER void store(int holds, const Vec<Element, n>& vec, int j, int unit) const {
-    using Values = Vec<Element, n>;
-    if constexpr (n > 0) {
-      using Access = typename Values::Access;
-      repeat<Values::kWords / Values::kAccessWords>([&](int i) {
-        typename Values::Word access[Values::kAccessWords];
-        repeat<Values::kAccessWords>(
-            [&](int k) { access[k] = vec.words[i * Values::kAccessWords + k]; });
-        st_global_if(holds, reinterpret_cast<Access*>(at[j] + unit * Values::kBytes) + i, access);
-      });
-    }
+    if constexpr (n > 0) store_if(holds, vec, at[j] + unit * Vec<Element, n>::kBytes);
   }
 };
 

@@ -2,12 +2,8 @@
 //
 // Lanes that share a batch row add their parts by shuffles, and the first of them writes the warp's
 // part to shared memory. After a barrier every thread adds the parts of all warps, in their order.
-//
-// Of few warps each writes two parts, of half its lanes each. A last shuffle would take longer than
-// adding twice as many parts behind the barrier: 35 cycles beside 15.
 #pragma once
 
-#include "lib/ptx/vec.cuh"
 #include "lib/stages/item.cuh"
 #include "lib/stages/parts.cuh"
 
@@ -19,10 +15,7 @@ template <int units, int rows, int warps, int head_dim>
 struct BlockStatistics {
   static constexpr int kWarpUnits = 8 * units, kRows = 4 * rows;
   static constexpr bool kWhole = head_dim % kWarpUnits == 0;  // no unit is padding
-  static constexpr int kParts = warps <= 4 ? 2 : 1;  // of a warp
-  static constexpr int kLanes = kParts == 2 ? 12 : 28;  // bits of their indices, of a part
-  static constexpr int kPartBytes = 2 * static_cast<int>(sizeof(real));
-  static constexpr int kWarpBytes = kRows * 2 * kPartBytes;  // room for two parts
+  static constexpr int kWarpBytes = kRows * 2 * static_cast<int>(sizeof(real));
   static constexpr int kBytes = Cell::kStageStatistics * warps * kWarpBytes;
 
   // Before the barrier ahead of a stage: writes this warp's parts. value(i, j, k) is value k of unit
@@ -35,12 +28,7 @@ struct BlockStatistics {
     Part all[at_least_one(Cell::kStageStatistics)][rows];
     const auto store = [&](auto index, int j) {
       const Part& part = all[index][j];
-      if ((lane & kLanes) == 0) {
-        char* const own = at(to, index, warp, rows * (lane & 3) + j) + (lane >> 4) * kPartBytes;
-        Vec<real, 2> words;
-        words.set({part.first, part.second});
-        write_aligned(words, own);
-      }
+      if (lane < 4) *at(to, index, warp, rows * lane + j) = {part.first, part.second};
     };
     for_statistics_of<stage>([&](auto index) {
       constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
@@ -55,7 +43,7 @@ struct BlockStatistics {
           });
         });
         // Lanes of all units of the warp.
-        all[index][j] = part_of_lanes<kind, kLanes, !kWhole>(united<kind>(parts));
+        all[index][j] = part_of_lanes<kind, 28, !kWhole>(united<kind>(parts));
         if constexpr (rows == 1) store(index, j);
       });
     });
@@ -70,14 +58,11 @@ struct BlockStatistics {
     for_statistics_of<stage>([&](auto index) {
       constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
       repeat<rows>([&](int j) {
-        Part parts[kParts * warps];
+        Part parts[warps];
         repeat<warps>([&](int warp) {
-          Vec<real, 2 * kParts> words;
-          words.read(at(from, index, warp, rows * (lane & 3) + j));
-          repeat<kParts>([&](int part) {
-            const real count = real(units_of(warp, part) * statistic.count);
-            parts[kParts * warp + part] = {words[2 * part], words[2 * part + 1], count};
-          });
+          const Words words = *at(from, index, warp, rows * (lane & 3) + j);
+          const int exist = minimum(head_dim - warp * kWarpUnits, kWarpUnits);
+          parts[warp] = {words.first, words.second, real(exist * statistic.count)};
         });
         set_numbers<statistic.kind>(numbers[j] + statistic.to, united<statistic.kind>(parts));
       });
@@ -85,19 +70,12 @@ struct BlockStatistics {
   }
 
  private:
-  // How many units of a head are in a part of a warp.
-  RNNC_CONSTEXPR int units_of(int warp, int part) {
-    constexpr int lanes = 8 / kParts;
-    int count = 0;
-    for (int i = 0; i < units; ++i) {
-      const int first = warp * kWarpUnits + 8 * i + part * lanes;
-      count += minimum(maximum(head_dim - first, 0), lanes);
-    }
-    return count;
-  }
-  // The parts of a warp and of a row.
-  static RNNC_MEMBER char* at(char* base, int statistic, int warp, int row) {
-    return base + (statistic * warps + warp) * kWarpBytes + row * (kParts * kPartBytes);
+  struct __align__(2 * sizeof(real)) Words {
+    real first, second;
+  };
+
+  static RNNC_MEMBER Words* at(char* base, int statistic, int warp, int row) {
+    return reinterpret_cast<Words*>(base + (statistic * warps + warp) * kWarpBytes) + row;
   }
 };
 

@@ -86,7 +86,7 @@ struct ClusterStatistics {
   int own_row;   // where this lane writes its warp's part: of the warp and of the row
   int read_row;  // the first of the thread's rows
   int push_row;  // the row that it pushes
-  int own_block, own_pair;  // where it pushes to: of the block and of the row; of two blocks
+  int own_block;  // where it pushes to: of the block and of the row
   u32 peer[kTurns], peer_barrier[kTurns];  // the block that it pushes to
   bool pushes[kTurns], second;             // second: it writes the second of the thread's rows
   int slot, writer, sharer;
@@ -112,7 +112,6 @@ struct ClusterStatistics {
       peer_barrier[turn] = mapa(barriers, block);
     });
     own_block = pin(rank * kColumns + lane % kColumns);
-    own_pair = pin(2 * (rank / 2 * kColumns + lane % kColumns) + rank % 2);
   }
 
   // Before the barrier of the block: writes the warp's part. value(i, j, k) is value k of unit i,
@@ -162,23 +161,18 @@ struct ClusterStatistics {
     repeat<kTurns>([&](int turn) {
       to[turn] = launder(peer[turn] + buffer * kBufferBytes +
                          Plan::kCluster * part_bytes_before(stage) +
-                         (neighbours(stage) == 2 ? own_pair : own_block) * record_bytes(stage));
+                         own_block * record_bytes(stage));
       barrier[turn] = launder(peer_barrier[turn] + exchange_of(stage) * kBarrierPairBytes +
                               buffer * 8);
     });
     __syncthreads();
     push<stage>(from, to, barrier, units_of);
   }
-  // Of how many blocks a row's records are neighbours, which one access reads.
-  RNNC_CONSTEXPR int neighbours(int stage) {
-    return rows * record_words(stage) <= 2 && Plan::kCluster % 2 == 0 ? 2 : 1;
-  }
   // Where this lane's first part of a stage will be. NOTE: kept here, ahead of the wait for it.
   template <int stage>
   RNNC_MEMBER u32 pushed_at(int buffer) const {
     return launder(pushed_begin + buffer * kBufferBytes +
-                   Plan::kCluster * part_bytes_before(stage) +
-                   read_row * neighbours(stage) * record_bytes(stage) +
+                   Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage) +
                    (divides(stage) ? sharer * part_bytes(stage) : 0));
   }
   // After the exchange: the numbers of each row, from where pushed_at said. Lanes of the same row divide the parts of the
@@ -189,11 +183,10 @@ struct ClusterStatistics {
       constexpr int count = vector_words(stage), wide = rows * record_words(stage) <= 4 ? rows : 1;
       constexpr bool divided = divides(stage);
       constexpr int own = divided ? Plan::kCluster / kSharers : Plan::kCluster;
-      constexpr int each = neighbours(stage);
       const u32 from = pushed + 4 * first;
-      Vec<float, each * wide * count> read[own / each][rows / wide];
-      repeat<own / each>([&](int i) {
-        const int block = divided ? i * kSharers : i * each;
+      Vec<float, wide * count> read[own][rows / wide];
+      repeat<own>([&](int i) {
+        const int block = divided ? i * kSharers : i;
         repeat<rows / wide>([&](int j) {
           read[i][j].read(
               shared_pointer(from + block * part_bytes(stage) + j * record_bytes(stage)));
@@ -207,9 +200,8 @@ struct ClusterStatistics {
           repeat<own>([&](int i) {
             const int exist = minimum(Plan::kHeadDim - i * Plan::kUnits, Plan::kUnits);
             const real number = real(exist * statistic.count);
-            const int place = j % wide + i % each;
-            found[i] = taken<decltype(index)::value>(read[i / each][j / wide],
-                                                     first - place * count, number);
+            found[i] = taken<decltype(index)::value>(read[i][j / wide], first - j % wide * count,
+                                                     number);
           });
           Part all = united<kind>(found);
           if constexpr (divided) {
