@@ -86,10 +86,12 @@ struct StagedForward {
     repeat<Cell::kStates>([&](int s) {
       state_store[s].begin(a.states[s], time.at(-1), step_size, time.stride(step_size),
                            items.offset_bytes);
+      state_store[s].keep_stride();
     });
     saved_direct.begin(a.saved, time.at(-1), step_size, time.stride(step_size),
                        items.offset_bytes);
-    stored.begin(a, [&](int i, int j) { return items.valid[i][j]; });
+    saved_direct.keep_stride();
+    items.begin_stored(stored, a);
     items.clear_results();
     items.for_each([&](int i, int j) { assign(next[i][j], items.state[i][j]); });
     numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4, -1);
@@ -97,6 +99,7 @@ struct StagedForward {
                       a.saved ? a.saved + head * Plan::kHeadDim * Cell::kSaved : nullptr,
                       time.at(-1), step_size * Cell::kSaved,
                       time.stride(step_size) * Cell::kSaved);
+    saved_store.keep_stride();
     saved_offset = pin(SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2)));
     fragment = launder(StateExchange::first_fragment(lane));
     buffer = place = 0;
@@ -115,6 +118,7 @@ struct StagedForward {
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
     start_next();
+    __syncthreads();  // before a step copies to the place that this has read
   }
   // Starts the gates of the step whose inputs come next.
   RNNC_MEMBER void start_next() {
@@ -145,12 +149,7 @@ struct StagedForward {
 
   // Stores the results of the step before, if there is one, but for those that a RowStore stores.
   RNNC_MEMBER void store_results(bool holds) {
-    repeat<Cell::kStates>([&](int s) {
-      state_store[s].advance();
-      items.for_results(s, [&](int i, int j, const auto& vec) {
-        state_store[s].store(holds && stored.has(i, j, s), vec, j, 8 * i);
-      });
-    });
+    items.store_results(state_store, stored, holds);
     if constexpr (!SavedStore::kUsed) items.store_saved_directly(saved_direct, stored, holds);
     numbers.store(items.number, holds);
   }

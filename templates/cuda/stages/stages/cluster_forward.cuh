@@ -48,7 +48,6 @@ struct StagedForward {
   Inputs inputs;
   UnweightedCopy unweighted;
   NumberStore<kItems> numbers;
-  Stored stored;  // where this thread stores results
   Handover<false> handover;
   int steps;
   bool is_leader;
@@ -90,11 +89,7 @@ struct StagedForward {
                  tile_steps, order);
     unweighted.start(items.unweighted, a, inputs.time, 0, shared + kUnweightedOffset,
                      32 * item_warp + lane, first_unit, first_row + first_column, kColumnStep);
-    // Results are stored a step later: at step 0 there are none.
-    items.step_back();
-    stored.begin(a, [&](int, int j) { return j < items.valid_items; });
-    items.clear_results();
-    numbers.begin(a, inputs.time, head, first_row + row(), computes && first_unit == 0 && lane < 4, -1);
+    numbers.begin(a, inputs.time, head, first_row + row(), computes && first_unit == 0 && lane < 4);
     fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
                     split * kSplitKTiles * StateExchange::kRowsKTileBytes);
     stage_idx = 0;
@@ -177,8 +172,6 @@ struct StagedForward {
       if (!last || t + 1 < steps) push.publish_for<coming>(words);
     }
     if constexpr (!last && statistics_of(coming) > 0) push_statistics<coming>(t);
-    // NOTE: or ptxas would move stores ahead of what is pushed.
-    if constexpr (coming > 0 && coming <= second_wait()) __syncwarp();
     if constexpr (coming > 0 && coming == first_wait()) store_in_flight(t);
     if constexpr (coming > 0 && coming == second_wait()) store_saved_in_flight(t);
   }
@@ -220,17 +213,17 @@ struct StagedForward {
   RNNC_MEMBER void store_in_flight(int t) {
     if (!computes) return;
     handover.publish(a, t - 2);
-    store_results(t > 0);
+    if (t > 0) store_results();
   }
   // While the second one is in flight, if there are two: stores what that step saves for a backward.
   // All of it takes longer than one exchange of statistics.
   RNNC_MEMBER void store_saved_in_flight(int t) {
-    if (computes) items.store_saved_of(a, stored, t > 0);
+    if (computes && t > 0) items.store_saved_of(a);
   }
-  // Of the next step, if it holds any.
-  RNNC_MEMBER void store_results(bool holds) {
-    items.store_states_of(a, stored, holds);
-    numbers.store(items.number, holds);
+  // Of the next step whose results have not been stored.
+  RNNC_MEMBER void store_results() {
+    items.store_states_of(a);
+    numbers.store(items.number);
   }
   // While h is in flight: thread 0 announces the bytes of step t + 2, and a later input is copied
   // into the stage of this step's.
@@ -268,8 +261,8 @@ struct StagedForward {
       handover.publish(a, steps - 2);
       items.masks.begin_store(steps - 1);
       if (steps > 0) {
-        store_results(true);
-        items.store_saved_of(a, stored, true);
+        store_results();
+        items.store_saved_of(a);
       }
       handover.publish(a, steps - 1);
       items.at_rows(

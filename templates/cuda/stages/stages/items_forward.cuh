@@ -20,26 +20,6 @@ RNNC_INLINE void with_stage_sigmoid(const Items& items, const Finish& finish) {
   }
 }
 
-// Which tensors a thread stores its items in, of `units` units or of one for all: bit s state s, bit
-// kStates what is saved.
-template <int units, int rows>
-struct StoredTensors {
-  int of[units][rows];
-
-  // Items are stored where valid(i, j).
-  template <typename Valid>
-  RNNC_MEMBER void begin(const StagedForwardArguments& a, const Valid& valid) {
-    int tensors = a.saved ? 1 << Cell::kStates : 0;
-    repeat<Cell::kStates>([&](int s) { tensors |= a.states[s] ? 1 << s : 0; });
-    repeat<rows>([&](int j) {
-      repeat<units>([&](int i) { of[i][j] = pin(valid(i, j) ? tensors : 0); });
-    });
-  }
-  RNNC_MEMBER bool has(int i, int j, int tensor) const {
-    return of[units == 1 ? 0 : i][j] >> tensor & 1;
-  }
-};
-
 // `Items` are a plan's, of `rows` batch rows.
 template <typename Items, int rows>
 struct StagedForwardItems : Items {
@@ -99,21 +79,6 @@ struct StagedForwardItems : Items {
       settle(vec);
       body(i, j, vec);
     });
-  }
-  // body(i, j, vec) with a state of the step before, and zeros in padding.
-  template <typename Body>
-  RNNC_MEMBER void for_results(int s, const Body& body) const {
-    this->for_each([&](int i, int j) {
-      auto vec = pack_state(this->masks.results(i, j, this->state[i][j])[s]);
-      this->masks.clear_padding(j, vec);
-      body(i, j, vec);
-    });
-  }
-  // NOTE: step 0 stores no results of a step before it, but by a predicate. If they were not defined
-  // then, the compiler would be free to store others in every step, and did.
-  RNNC_MEMBER void clear_results() {
-    memset(this->saved, 0, sizeof this->saved);
-    memset(number, 0, sizeof number);
   }
   // Stores what a step saves, where valid(i, j), at the addresses at(tensor, n, i, j).
   template <typename Valid, typename At>

@@ -38,16 +38,4 @@ RNNC_INLINE void st_global_if(int holds, void* to, const u32 (&w)[4]) {
       : "memory");
 }
 
-// Stores neighbouring elements at their address.
-template <typename T, int n>
-RNNC_INLINE void store_if(int holds, const Vec<T, n>& vec, void* to) {
-  using Values = Vec<T, n>;
-  repeat<Values::kWords / Values::kAccessWords>([&](int i) {
-    typename Values::Word access[Values::kAccessWords];
-    repeat<Values::kAccessWords>(
-        [&](int k) { access[k] = vec.words[i * Values::kAccessWords + k]; });
-    st_global_if(holds, static_cast<typename Values::Access*>(to) + i, access);
-  });
-}
-
 }  // namespace rnnc

@@ -61,17 +61,21 @@ struct StagedWeights : Weights {
 using DirectSavedStore = ResultStore<Cell::kSaved, Plan::kThreadRows>;
 constexpr int kValidGroups =
     Plan::kHeadDim % (8 * Plan::kUnitGroups) == 0 ? 1 : Plan::kUnitGroups;
-using Stored = StoredTensors<kValidGroups, Plan::kThreadRows>;
+// Which tensors a thread stores its items in: bit s state s, bit kStates what is saved.
+struct Stored {
+  int of[kValidGroups][Plan::kThreadRows];
+  RNNC_MEMBER bool has(int group, int j, int tensor) const {
+    return of[kValidGroups == 1 ? 0 : group][j] >> tensor & 1;
+  }
+};
 
 struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   PerItem<Vec<Element, Cell::kSaved>> packed;  // what a step saved, in few registers until stored; no RowStore
 
   // The gates of a step without products.
   RNNC_MEMBER void begin_gates() {
-    for_each([&](int group, int j) {
-      assign(gate[group][j], base[group][j]);
-      add_state_diagonal(gate[group][j], diagonal[group], state[group][j]);
-    });
+    for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
+    add_state_weights(gate);
   }
   // After a step: the states that the next one begins from, and what it saved.
   RNNC_MEMBER void go_on(const PerItem<States>& next) {
@@ -124,7 +128,31 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
     });
   }
 
-  // Stores what a step saved, if it is to be stored.
+  // NOTE: step 0 stores no results of a step before it, but by a predicate. If they were not defined
+  // then, the compiler would be free to store others in every step, and did.
+  RNNC_MEMBER void clear_results() {
+    memset(this->saved, 0, sizeof this->saved);
+    memset(number, 0, sizeof number);
+  }
+  RNNC_MEMBER void begin_stored(Stored& stored, const StagedForwardArguments& a) const {
+    int tensors = a.saved ? 1 << Cell::kStates : 0;
+    repeat<Cell::kStates>([&](int s) { tensors |= a.states[s] ? 1 << s : 0; });
+    repeat<Plan::kThreadRows>([&](int j) {
+      repeat<kValidGroups>([&](int i) { stored.of[i][j] = pin(valid[i][j] ? tensors : 0); });
+    });
+  }
+  // Stores the states of a step, and what it saves, if they are to be stored.
+  RNNC_MEMBER void store_results(ResultStore<1, Plan::kThreadRows> (&store)[Cell::kStates],
+                                 const Stored& stored, bool holds) const {
+    repeat<Cell::kStates>([&](int s) {
+      store[s].advance();
+      for_each([&](int i, int j) {
+        auto vec = pack_state(masks.results(i, j, state[i][j])[s]);
+        masks.clear_padding(j, vec);
+        store[s].store(holds && stored.has(i, j, s), vec, j, 8 * i);
+      });
+    });
+  }
   RNNC_MEMBER void store_saved_directly(DirectSavedStore& store, const Stored& stored, bool holds) const {
     store.advance();
     for_packed([&](int i, int j, const auto& vec) {

@@ -45,7 +45,7 @@ struct RowStore : RowCopy<elements, threads, rows, head_dim> {
                          int64 first, int64 step_size, int64 step_stride) {
     if constexpr (kUsed) {
       Copy::prepare(a, first_row);
-      stride = pin(step_stride * int64{sizeof(Element)});
+      stride = step_stride * int64{sizeof(Element)};
       repeat<Copy::kCopies>([&](int i) {
         const int row = (threadIdx.x + i * threads) / Copy::kPieces;
         stores[i] = pin(int{tensor && this->offset_bytes[i] >= 0 && first_row + row < a.batch});
@@ -53,6 +53,14 @@ struct RowStore : RowCopy<elements, threads, rows, head_dim> {
         at[i] = reinterpret_cast<char*>(tensor + first * step_size + this->row[i] * row_stride) +
                 this->byte[i] - stride;
       });
+    }
+  }
+  // Keeps the stride in registers, as that of a ResultStore.
+  RNNC_MEMBER void keep_stride() {
+    if constexpr (kUsed) {
+      repeat<Copy::kCopies>([&](int i) { at[i] += stride; });
+      stride = pin(stride);
+      repeat<Copy::kCopies>([&](int i) { at[i] -= stride; });
     }
   }
   // Writes the values of a unit of a row to shared memory.

@@ -37,8 +37,6 @@ struct StagedPush : StatePush {
   }
 };
 
-using Stored = StoredTensors<1, kItems>;
-
 struct StagedItems : StagedForwardItems<Items, kItems> {
   // The gates without products that wait.
   RNNC_MEMBER void begin_gates(const char* stage) {
@@ -97,41 +95,26 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
     });
   }
 
-  // To the step before the one whose results are stored next.
-  RNNC_MEMBER void step_back() {
-    repeat<kItems>([&](int j) { t_offset_bytes[j] -= t_stride_bytes; });
+  RNNC_MEMBER void store_states_of(const StagedForwardArguments& a) {
+    at_step([&](const auto& valid, const auto& at) { store_states(a, valid, at); });
   }
-  // Stores the states of a step, if it holds any.
-  RNNC_MEMBER void store_states_of(const StagedForwardArguments& a, const Stored& stored,
-                                   bool holds) const {
-    repeat<Cell::kStates>([&](int s) {
-      for_results(s, [&](int, int j, const auto& vec) {
-        store_if(holds && stored.has(0, j, s), vec, element_at(a.states[s], t_offset_bytes[j]));
-      });
-    });
-  }
-  // Stores what it saves for a backward, and moves on to the next step.
-  RNNC_MEMBER void store_saved_of(const StagedForwardArguments& a, const Stored& stored,
-                                  bool holds) {
-    if constexpr (Cell::kSaved > 0) {
-      for_saved([&](int, int j, const auto& vec) {
-        store_if(holds && stored.has(0, j, Cell::kStates), vec,
-                 element_at(a.saved, t_offset_bytes[j] * Cell::kSaved));
-      });
-    }
+  // Stores what the step saves for a backward, and moves on to the next step.
+  RNNC_MEMBER void store_saved_of(const StagedForwardArguments& a) {
+    at_step([&](const auto& valid, const auto& at) { store_saved(a, valid, at); });
     repeat<kItems>([&](int j) { t_offset_bytes[j] += t_stride_bytes; });
   }
   // Stores zeros for the steps that no row of the tile runs.
   RNNC_MEMBER void store_zeros_of(const StagedForwardArguments& a, int64 steps) {
     masks.clear();
     const int64 step_bytes = a.batch * a.heads * Plan::kHeadDim * int64{sizeof(Element)};
+    repeat<kItems>([&](int j) {
+      t_offset_bytes[j] = offset_bytes[j] + steps * step_bytes;
+    });
+    t_stride_bytes = step_bytes;
 #pragma unroll 1
     for (int64 t = steps; t < a.steps; ++t) {
-      repeat<kItems>([&](int j) { t_offset_bytes[j] = offset_bytes[j] + t * step_bytes; });
-      at_step([&](const auto& valid, const auto& at) {
-        store_states(a, valid, at);
-        store_saved(a, valid, at);
-      });
+      store_states_of(a);
+      store_saved_of(a);
     }
   }
 
