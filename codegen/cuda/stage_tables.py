@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from ...cellspec.expression.node import Node, ordered
 from ..derive import Pointwise
 from ..layout import Layout, layout_of
+from ..program import values_of
 from ..shape import Direction
 from ..stages.functions import (
     ProductPlace,
@@ -164,10 +166,29 @@ class StageTables:
         """True if the first stage of a forward reads gates, and so waits for products of states."""
         return not self.stages[0].read.isdisjoint(self.layout.gates.names)
 
+    @property
+    def rsqrt_of_normals(self) -> bool:
+        """True if no argument of `rsqrt` is subnormal: each is a sum with a number such as eps.
+
+        What is close to such a number has digits of about the same place. So their sum is 0, or far
+        above the subnormal numbers, even if a product and the sum are rounded at once.
+        """
+        functions = [*self.stages, *([self.ahead] if self.ahead else [])]
+        every = ordered(value for each in functions for value in values_of(each.program.statements))
+        arguments = [n.args[0] for n in every if n.op == "call" and n.name == "rsqrt"]
+        return all(
+            argument.op == "+" and any(_is_large(each) for each in argument.args)
+            for argument in arguments
+        )
+
     def stage_of(self, names: tuple[str, ...]) -> list[int]:
         """The stage of a backward that computes the gradient of each name."""
         of = {name: place for place, each in enumerate(self.stages) for name in each.results}
         return [of[f"d_{name}"] for name in names]
+
+
+def _is_large(node: Node) -> bool:
+    return node.op == "number" and isinstance(node.value, (int, float)) and node.value >= 2.0**-64
 
 
 @lru_cache(maxsize=256)  # searches ask for each of their candidates

@@ -176,3 +176,20 @@ def test_a_source_is_the_same_whatever_the_order_of_declarations():
     assert [line for line in first if "[" not in line and "constexpr" not in line] == [
         line for line in second if "[" not in line and "constexpr" not in line
     ]
+
+
+@pytest.mark.parametrize(
+    ("eps", "normal"), [(1e-5, True), (1e-12, True), (1e-38, False), (0, False)]
+)
+def test_rsqrt_of_a_norm_tests_for_subnormal_numbers_only_below_a_bound(eps, normal):
+    @rnnc.cell
+    def normed(g: rnnc.Gate, h: rnnc.State):
+        return rnnc.tanh(rnnc.layer_norm(g + h, eps=eps))
+
+    @rnnc.cell
+    def own(g: rnnc.Gate, h: rnnc.State):
+        return rnnc.tanh(rnnc.layer_norm(g + h, eps=eps)) * rnnc.rsqrt(1e-40 + h * h)
+
+    for direction in DIRECTIONS:
+        assert stage_tables(derive(normed), direction).rsqrt_of_normals == normal
+        assert not stage_tables(derive(own), direction).rsqrt_of_normals

@@ -115,6 +115,7 @@ struct StagedBackward {
     rows.begin(a, first_row, row * gates, tensor ? tensor + head * Plan::kHeadDim * gates : nullptr,
                time.at(steps), step_size * gates, step_stride * gates);
     direct.begin(tensor, time.at(steps - 1), step_size, step_stride, items.offset_bytes);
+    if (kMasked) rows.keep_stride(), direct.keep_stride();
   }
   // Before the last step, which runs first.
   RNNC_MEMBER void begin() {

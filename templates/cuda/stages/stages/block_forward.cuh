@@ -45,6 +45,7 @@ struct StagedForward {
   int fragment, saved_offset;
   int place;                  // among those of inputs: of the step
   int buffer;                 // offset of what this step multiplies; the next step's is the other
+  StagedItems::PerItem<States> next;  // what the next step begins from
 
   RNNC_MEMBER StagedForward(const StagedForwardArguments& arguments, const Order& order, int count,
                             int64 row)
@@ -85,16 +86,20 @@ struct StagedForward {
     repeat<Cell::kStates>([&](int s) {
       state_store[s].begin(a.states[s], time.at(-1), step_size, time.stride(step_size),
                            items.offset_bytes);
+      state_store[s].keep_stride();
     });
     saved_direct.begin(a.saved, time.at(-1), step_size, time.stride(step_size),
                        items.offset_bytes);
+    saved_direct.keep_stride();
     items.begin_stored(stored, a);
     items.clear_results();
+    items.for_each([&](int i, int j) { assign(next[i][j], items.state[i][j]); });
     numbers.begin(a, time, head, first_row + Plan::kThreadRows * threadIdx.x, threadIdx.x < 4, -1);
     saved_store.begin(a, first_row, a.heads * Plan::kHeadDim * Cell::kSaved,
                       a.saved ? a.saved + head * Plan::kHeadDim * Cell::kSaved : nullptr,
                       time.at(-1), step_size * Cell::kSaved,
                       time.stride(step_size) * Cell::kSaved);
+    saved_store.keep_stride();
     saved_offset = pin(SavedStore::offset(Plan::kThreadRows * (lane & 3), unit + (lane >> 2)));
     fragment = launder(StateExchange::first_fragment(lane));
     buffer = place = 0;
@@ -113,8 +118,7 @@ struct StagedForward {
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
     start_next();
-    items.add_states_to_base();
-    __syncthreads();
+    __syncthreads();  // before a step copies to the place that this has read
   }
   // Starts the gates of the step whose inputs come next.
   RNNC_MEMBER void start_next() {
@@ -157,39 +161,45 @@ struct StagedForward {
     saved_store.store(saved_rows(), t > 0);
   }
 
+  // The stage in which the gates of the next step are started: the last one but one, beside what it
+  // exchanges, or else beside the products of the last. Behind these all warps would wait for it.
+  static constexpr int kStartingStage = maximum(Cell::kStages - 2, 1);
+
   template <int stage>
-  RNNC_MEMBER void run_stage(int t, Items::PerItem<States>& next) {
+  RNNC_MEMBER void run_stage(int t) {
     constexpr bool last = stage + 1 == Cell::kStages;
     char* const parts = shared + kSharedBytes;
     if constexpr (stage > 0) {
       if constexpr (exchanges_before(stage)) __syncthreads();
       StageProduct<stage> product;
       multiply<stage>(product);
+      if constexpr (last && stage == kStartingStage) start_next();
       if constexpr (SavedStore::kUsed && stage == first_meeting()) store_saved_rows(t);
       items.add_weights<stage>();
       Statistics::collect<stage>(parts, lane, items.number);
       items.finish_products<stage>(product);
     }
-    if constexpr (last) start_next();
     const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
     with_stage_sigmoid<stage, true>(compute, [&] { items.publish_for<last ? 0 : stage + 1>(shared + buffer, next); });
+    if constexpr (!last && stage == kStartingStage) start_next();
     if constexpr (!last) {
       Statistics::publish<stage + 1>(
           parts, warp, lane, [&](int i, int j, int k) { return items.value[i][j][k]; });
     }
   }
 
+  // NOTE: the results of a step go to their registers at the begin of the next one, beside products:
+  // around the barrier all warps would wait for it.
   RNNC_MEMBER void run_step(int t) {
+    items.go_on(next);
     items.begin_gates();
     StageProduct<0> product;
     multiply<0>(product);
     work_beside_products(t);
     items.finish_products<0>(product);
     buffer ^= kBufferBytes;
-    Items::PerItem<States> next;
-    unroll<Cell::kStages>(
-        [&](auto stage) { run_stage<decltype(stage)::value>(t, next); });
-    items.go_on(next);
+    unroll<Cell::kStages>([&](auto stage) { run_stage<decltype(stage)::value>(t); });
+    items.masks.advance();
     __syncthreads();
   }
 
@@ -209,6 +219,7 @@ struct StagedForward {
   RNNC_MEMBER void end() {
     handover.publish(a, steps - 2);
     items.masks.begin_store(steps - 1);
+    items.go_on(next);
     if (steps > 0) {
       store_results(true);
       if constexpr (SavedStore::kUsed) items.store_saved_of(a, time.at(steps - 1) * step_size);

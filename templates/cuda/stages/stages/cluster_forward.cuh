@@ -183,7 +183,9 @@ struct StagedForward {
           buffer, [&](int, int j, int k) { return items.value[0][j][k]; },
           [&](int) { return items.exists; });
     }
-    statistics.meet_and_push<stage>(buffer, [&](int part) {
+    // NOTE: a constant where there is no padding. What depends on the block takes a division.
+    statistics.meet_and_push<stage>(buffer, [&](int part) -> int {
+      if constexpr (Statistics::kWhole) return kGroupUnits;
       const int first = static_cast<int>(rank) * Plan::kUnits + part * kGroupUnits;
       return maximum(minimum(Plan::kHeadDim - first, kGroupUnits), 0);
     });

@@ -77,6 +77,9 @@ RNNC_INLINE void add_state_diagonal_gradient(States& d_state, const Diagonal& di
   });
 }
 
+// As in lib/ptx/launder.cuh.
+RNNC_INLINE int64 pin(int64 x) { return __shfl_sync(~0u, x, threadIdx.x & 31); }
+
 // The same packed values, of which the compiler keeps no others.
 template <typename T, int n>
 RNNC_INLINE void launder_words(Vec<T, n>& vec) {

@@ -22,7 +22,7 @@ struct NumberStore {
   RNNC_MEMBER void begin(const StagedForwardArguments& a, const TimeOrder& time, int64 head,
                          int64 first_place, bool is_one, int first = 0) {
     const int64 step_size = a.batch * a.heads * Cell::kSavedStatistics;
-    stride = time.stride(step_size);
+    stride = pin(time.stride(step_size));
     repeat<rows>([&](int j) {
       const int64 place = first_place + j;
       const bool is_own = is_one && place < a.batch && a.statistics;

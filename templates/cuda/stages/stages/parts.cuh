@@ -1,8 +1,8 @@
 // Parts of a statistic: what is known of some of a head's values. Parts are added in a fixed order,
 // so that the same values always give the same numbers.
 //
-// A mean and the squared distances from it are combined as Chan, Golub and LeVeque do (1979): sums
-// of squares would lose the variance of values that are far from 0.
+// A sum and the squared distances from the mean are combined as Chan, Golub and LeVeque do (1979):
+// sums of squares would lose the variance of values that are far from 0.
 #pragma once
 
 #include "lib/ptx/math.cuh"
@@ -13,7 +13,8 @@
 namespace rnnc {
 
 // Two numbers of `count` values: their sum; the largest of them, and how many are as large; the
-// largest, and the sum of exp(x - largest); or the mean, and the sum of squared distances from it.
+// largest, and the sum of exp(x - largest); or their sum, and the sum of squared distances from the
+// mean.
 struct Part {
   real first, second, count;
 };
@@ -58,10 +59,14 @@ RNNC_INLINE void add_part(Part& to, const Part& other) {
     }
     to.first = most;
   } else if constexpr (kind == StatisticKind::kMoments) {
-    const real share = count > real(0) ? other.count / count : real(0);
-    const real distance = other.first - to.first;
-    to.second = to.second + other.second + distance * distance * (to.count * share);
-    to.first += distance * share;
+    // The distance of the means times a number, and the square of that number over their weight.
+    const bool equal = to.count == other.count;
+    const real distance =
+        equal ? to.first - other.first : to.first * other.count - other.first * to.count;
+    const real square = equal ? count : to.count * other.count * count;
+    const real share = square > real(0) ? real(1) / square : real(0);
+    to.second = to.second + other.second + distance * distance * share;
+    to.first += other.first;
   } else {
     to.first += other.first;
   }
@@ -125,7 +130,7 @@ RNNC_INLINE void set_numbers(real* to, const Part& all) {
     to[0] = all.first;
     to[1] = all.second;
   } else if constexpr (kind == StatisticKind::kMoments) {
-    to[0] = all.first;
+    to[0] = all.first * share;
     to[1] = divisor_of(all.second * share, all.count);
   } else {
     to[0] = all.second;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/cell/time.cuh"
+#include "lib/stages/item.cuh"
 #include "lib/stages/predicated.cuh"
 
 namespace rnnc {
@@ -25,6 +26,13 @@ struct ResultStore {
       const int64 first = first_step * step_size * int64{sizeof(Element)} + offset_bytes[j];
       at[j] = reinterpret_cast<char*>(tensor) + first * n - stride;
     });
+  }
+  // Keeps the stride in registers, else the compiler multiplies in each step. NOTE: backwards without
+  // masks do not call this: LEM of 12 x 64 took 0.41 us per step in place of 0.40.
+  RNNC_MEMBER void keep_stride() {
+    advance();
+    stride = pin(stride);
+    repeat<rows>([&](int j) { at[j] -= stride; });
   }
   // To the next step.
   RNNC_MEMBER void advance() {

@@ -72,13 +72,12 @@ struct Stored {
 struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   PerItem<Vec<Element, Cell::kSaved>> packed;  // what a step saved, in few registers until stored; no RowStore
 
-  // The gates of a step, as far as they do not wait for the step before.
+  // The gates of a step without products.
   RNNC_MEMBER void begin_gates() {
     for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
+    add_state_weights(gate);
   }
-  // Adds what the states give through weights per unit.
-  RNNC_MEMBER void add_states_to_base() { add_state_weights(base); }
-  // After a step: what the next one begins from, and what it adds to the gates of that.
+  // After a step: the states that the next one begins from, and what it saved.
   RNNC_MEMBER void go_on(const PerItem<States>& next) {
     for_each([&](int group, int j) {
       assign(state[group][j], next[group][j]);
@@ -87,8 +86,6 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
         launder_words(packed[group][j]);
       }
     });
-    add_states_to_base();
-    masks.advance();
   }
 
   // Clears the accumulators of the products that a stage needs, or starts them from their gates.
@@ -134,11 +131,7 @@ struct StagedItems : StagedForwardItems<Items, Plan::kThreadRows> {
   // NOTE: step 0 stores no results of a step before it, but by a predicate. If they were not defined
   // then, the compiler would be free to store others in every step, and did.
   RNNC_MEMBER void clear_results() {
-    if constexpr (SavedStore::kUsed) {
-      memset(this->saved, 0, sizeof this->saved);
-    } else {
-      memset(packed, 0, sizeof packed);
-    }
+    memset(this->saved, 0, sizeof this->saved);
     memset(number, 0, sizeof number);
   }
   RNNC_MEMBER void begin_stored(Stored& stored, const StagedForwardArguments& a) const {

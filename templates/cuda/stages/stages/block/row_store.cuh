@@ -55,6 +55,14 @@ struct RowStore : RowCopy<elements, threads, rows, head_dim> {
       });
     }
   }
+  // Keeps the stride in registers, as that of a ResultStore.
+  RNNC_MEMBER void keep_stride() {
+    if constexpr (kUsed) {
+      repeat<Copy::kCopies>([&](int i) { at[i] += stride; });
+      stride = pin(stride);
+      repeat<Copy::kCopies>([&](int i) { at[i] -= stride; });
+    }
+  }
   // Writes the values of a unit of a row to shared memory.
   template <typename Values>
   static RNNC_MEMBER void give(const Values& values, bool valid, char* own_rows, int row,
