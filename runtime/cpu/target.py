@@ -23,8 +23,7 @@ from . import kernels
 from .compile import COMPUTED, check_compiler, cpu_library, plan_of
 from .inputs import project, project_at, project_gradients, rounds, settings_of_torch
 from .kernels import run_sequence
-from .step import run_step
-from .step_backward import run_step_backward
+from .step import run_step, run_step_backward
 from .tasks import multiplies_features
 
 _LARGEST_CONSTANT = 2**18  # bytes; filling more takes longer than what a call takes besides
