@@ -25,7 +25,7 @@ from ..call.ragged import Places, places_of
 from ..call.tensors import States
 from ..check.masks import check_reset
 from ..check.scan import check_is_cell
-from ..check.tensor import check_strided, check_tensor, shape_error
+from ..check.tensor import check_kind, check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..run.draws import Drawing, cell_of_call, check_drawing
 from ..run.route import runs_as_one_row
@@ -150,13 +150,10 @@ def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, re
             wanted = "(N, D) or (B, N, D)"
             raise shape_error("reset_to", value, wanted, "rnnc.scan, which takes stored states")
     wanted = f"(B + 1) of int32: where each sequence begins, and {total} last"
-    if not isinstance(starts, Tensor):
-        write = "cu_seqlens=torch.tensor(cu_seqlens, dtype=torch.int32)"
-        raise TensorError("cu_seqlens", kind_of(starts), f"a tensor of {wanted}", write)
-    if starts.ndim != 1 or len(starts) < (2 if total else 1):
+    if isinstance(starts, Tensor) and (starts.ndim != 1 or len(starts) < (2 if total else 1)):
         raise shape_error("cu_seqlens", starts, wanted, "F.pad(lengths.cumsum(0), (1, 0)).int()")
-    if starts.dtype not in (torch.int32, torch.int64):
-        raise TensorError("cu_seqlens", f"dtype {starts.dtype}", wanted, "cu_seqlens.int()")
+    advice = "cu_seqlens=torch.tensor(cu_seqlens, dtype=torch.int32)", "cu_seqlens.int()"
+    check_kind("cu_seqlens", starts, None, (torch.int32, torch.int64), wanted, advice)
     if max_seqlen is not None and (type(max_seqlen) is bool or not isinstance(max_seqlen, int)):
         write = "max_seqlen=int(max_seqlen)"
         raise TensorError("max_seqlen", kind_of(max_seqlen), "a whole number", write)

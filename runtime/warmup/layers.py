@@ -192,7 +192,7 @@ class _Stub:
         if not isinstance(layer, RNN):
             return int(layer.proj_size or layer.hidden_size)
         whole = layer.heads * layer.proj_size or layer.hidden_size
-        sharded = getattr(layer, "_output_layout", None)
+        sharded = getattr(getattr(layer, "_options", None), "output_layouts", None)
         split = sharded is not None and sharded.is_shard()
         return layer._widths[0] if split else whole
 
