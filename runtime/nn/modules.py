@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import Kind, TwoStates, kind_of
+from .base import TwoStates, of_torch
 from .sequences import Sequences
 from .steps import Cells
 
 
+@of_torch(nn.LSTM)
 class LSTM(TwoStates, Sequences, nn.LSTM):
     """`torch.nn.LSTM` on the kernels of rnnc.
 
@@ -53,10 +54,8 @@ class LSTM(TwoStates, Sequences, nn.LSTM):
         True
     """
 
-    __module__ = "rnnc.nn"
-    torch_class = nn.LSTM
 
-
+@of_torch(nn.GRU)
 class GRU(Sequences, nn.GRU):
     """`torch.nn.GRU` on the kernels of rnnc.
 
@@ -87,10 +86,8 @@ class GRU(Sequences, nn.GRU):
         (torch.Size([5, 3, 40]), torch.Size([2, 3, 20]))
     """
 
-    __module__ = "rnnc.nn"
-    torch_class = nn.GRU
 
-
+@of_torch(nn.RNN)
 class RNN(Sequences, nn.RNN):
     """`torch.nn.RNN` on the kernels of rnnc; `rnnc.RNN` is the module for any cell.
 
@@ -121,10 +118,8 @@ class RNN(Sequences, nn.RNN):
         (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
     """
 
-    __module__ = "rnnc.nn"
-    torch_class = nn.RNN
 
-
+@of_torch(nn.LSTMCell)
 class LSTMCell(TwoStates, Cells, nn.LSTMCell):
     """`torch.nn.LSTMCell` on the kernels of rnnc.
 
@@ -151,11 +146,8 @@ class LSTMCell(TwoStates, Cells, nn.LSTMCell):
         torch.Size([3, 20])
     """
 
-    __module__ = "rnnc.nn"
-    torch_class = nn.LSTMCell
-    _mode = "LSTM"
 
-
+@of_torch(nn.GRUCell)
 class GRUCell(Cells, nn.GRUCell):
     """`torch.nn.GRUCell` on the kernels of rnnc.
 
@@ -179,11 +171,8 @@ class GRUCell(Cells, nn.GRUCell):
         torch.Size([3, 20])
     """
 
-    __module__ = "rnnc.nn"
-    torch_class = nn.GRUCell
-    _mode = "GRU"
 
-
+@of_torch(nn.RNNCell)
 class RNNCell(Cells, nn.RNNCell):
     """`torch.nn.RNNCell` on the kernels of rnnc.
 
@@ -207,9 +196,3 @@ class RNNCell(Cells, nn.RNNCell):
         >>> cell(torch.randn(10)).shape
         torch.Size([20])
     """
-
-    __module__ = "rnnc.nn"
-    torch_class = nn.RNNCell
-
-    def _cell_kind(self) -> Kind | None:
-        return kind_of(f"RNN_{self.nonlinearity.upper()}")

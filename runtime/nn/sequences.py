@@ -14,9 +14,7 @@ from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from ..call.call import Tensors
-from ..call.ragged import Ragged
 from ..call.settings import Settings
-from ..call.tensors import SomeTensors, States
 from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
@@ -77,7 +75,7 @@ class Sequences(OnKernels):
         if not torch.compiler.is_compiling():
             if torch._C._get_tracing_state() is not None:
                 return run_without_kernels(self, input, hx, masks)
-            known = self._calls.find_sequence(self, input, states, masks)
+            known = self._known_calls.find_sequence(self, input, states, masks)
             if known is not None:
                 (y,), last = run_ready(known)
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
@@ -106,26 +104,14 @@ class Sequences(OnKernels):
             names = [state.name for state in settings.cell.states]
             sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
             ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
-            y, last = self._scan(settings, x, states, weights, ragged)
+            remember = None
+            if not torch.compiler.is_compiling():
+                remember = partial(self._known_calls.remember_call, "sequence", self, x)
+            tensors = Tensors(x, tuple(states or ()), weights, ragged)
+            (y,), last = run_call(settings, tensors, remember=remember)
         if single:
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
-
-    def _scan(
-        self,
-        settings: Settings,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        weights: SomeTensors,
-        ragged: Ragged | None,
-    ) -> tuple[Tensor, States]:
-        """Run all layers, time first, batched."""
-        remember = None
-        if not torch.compiler.is_compiling():
-            remember = partial(self._calls.remember_call, "sequence", self, x)
-        tensors = Tensors(x, tuple(states or ()), weights, ragged)
-        (y,), last = run_call(settings, tensors, remember=remember)
-        return y, last
 
     def _settings(self) -> Settings | None:
         """Return the settings of a call, without its weights; None if there is no such cell."""
@@ -139,16 +125,12 @@ class Sequences(OnKernels):
         return kind_of(self.mode)
 
     def _names(self) -> list[str | None]:
-        projections = slice(-1, None) if self.proj_size else slice(0)
-        return [
-            name
-            for names in self._all_weights
-            for name in (
-                *names[:2],
-                *(names[2:4] if self.bias else (None, None)),
-                *names[projections],
-            )
-        ]
+        found: list[str | None] = []
+        for names in self._all_weights:
+            biases = names[2:4] if self.bias else (None, None)
+            projection = names[-1:] if self.proj_size else ()
+            found += [*names[:2], *biases, *projection]
+        return found
 
     def _weights(self) -> list[Tensor | None]:
         flat: Any = self.__dict__.get("_flat_weights")

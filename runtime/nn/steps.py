@@ -24,7 +24,7 @@ class Cells(OnKernels):
     """A single step with torch's parameters."""
 
     batch_first = False  # as `KnownCalls` reads it
-    _mode: str
+    nonlinearity: str
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Run one step, as torch's cell does.
@@ -68,7 +68,7 @@ class Cells(OnKernels):
         """Return the output and the new states, (1, B, hidden); None if no kernel serves."""
         compiled = torch.compiler.is_compiling()
         if not compiled:
-            known = self._calls.find_call("step", self, x, states)
+            known = self._known_calls.find_call("step", self, x, states)
             if known is not None:
                 (y,), last = run_ready(known)
                 return y, last
@@ -77,11 +77,12 @@ class Cells(OnKernels):
             return None
         if not self._fits(settings, x, (x.shape[0],), states, weights):
             return None
-        remember = None if compiled else partial(self._calls.remember_call, "step", self, x)
+        remember = None if compiled else partial(self._known_calls.remember_call, "step", self, x)
         return run_step(settings, Tensors(x, tuple(states or ()), weights), remember)
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(self._mode)
+        name = self.torch_class.__name__.removesuffix("Cell")
+        return kind_of(f"RNN_{self.nonlinearity.upper()}" if name == "RNN" else name)
 
     def _names(self) -> list[str | None]:
         biases = ("bias_ih", "bias_hh") if self.bias else (None, None)
