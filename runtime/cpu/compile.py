@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -111,16 +110,14 @@ def _check(name: str, command: list[str], done: Done) -> None:
 
 
 COMPUTED = (torch.float32, torch.float64)
-_REVERSES: tuple[Reverse, ...] = (False, True, "half")
-_KINDS = tuple(product(_REVERSES, (False, True), (False, True)))
-_PLANS = {(dtype, *kind): CpuPlan(DTYPES[dtype], *kind) for dtype in COMPUTED for kind in _KINDS}
 
 
+@lru_cache(maxsize=64)
 def plan_of(
     dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
 ) -> CpuPlan:
     """Return the plan of calls that are computed in a dtype."""
-    return _PLANS[dtype, reverse, single_step, masked]
+    return CpuPlan(DTYPES[dtype], reverse, single_step, masked)
 
 
 _FLAGS = (
@@ -183,7 +180,27 @@ class CppToolchain:
 
     def load(self, found: Cached) -> ctypes.CDLL:
         """Load a library."""
-        return _load(found)
+        refused = OSError("no folder can be written")
+        if found.path is not None:
+            try:
+                return ctypes.CDLL(str(found.path))
+            except OSError as error:
+                refused = error
+        # A disk from which nothing may be executed, or no disk: from memory.
+        try:
+            memory = os.memfd_create(
+                "rnnc"
+            )  # stays open: loaded libraries are known by their paths
+            with open(memory, "wb", closefd=False) as file:
+                file.write(found.content)
+            return ctypes.CDLL(f"/proc/self/fd/{memory}")
+        except (OSError, AttributeError) as error:
+            raise CompileError(
+                "a compiled library",
+                str(refused),
+                "a cache folder on a disk that allows programs to run",
+                "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
+            ) from error
 
     def facts(self, library: ctypes.CDLL) -> str:
         """Return no text: a C++ compiler reports no registers."""
@@ -198,25 +215,3 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     reading the environment takes longer than the rest of a cached call of this function.
     """
     return compile_cell(cell, plan, CppToolchain())
-
-
-def _load(found: Cached) -> ctypes.CDLL:
-    refused = OSError("no folder can be written")
-    if found.path is not None:
-        try:
-            return ctypes.CDLL(str(found.path))
-        except OSError as error:
-            refused = error
-    # A disk from which nothing may be executed, or no disk: from memory.
-    try:
-        memory = os.memfd_create("rnnc")  # stays open: loaded libraries are known by their paths
-        with open(memory, "wb", closefd=False) as file:
-            file.write(found.content)
-        return ctypes.CDLL(f"/proc/self/fd/{memory}")
-    except (OSError, AttributeError) as error:
-        raise CompileError(
-            "a compiled library",
-            str(refused),
-            "a cache folder on a disk that allows programs to run",
-            "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
-        ) from error
