@@ -142,6 +142,7 @@ def _check_weight(
     if tensor is not None and not shape[0]:
         found = f"a tensor of {tuple(tensor.shape)}"
         raise TensorError(name, found, "none: no gate uses it", f"{name}=None")
+    rows: Any
     axes, rows, write = {
         # Orthogonal, as rnnc.RNN starts.
         "R": ("(Gr, N, D out, D in)", cell.dense_pairs, "torch.linalg.qr(torch.randn{}).Q.to(wx)"),

@@ -24,7 +24,7 @@ from ..call.tensors import DTYPES
 from ..store.compiled import compile_cell
 from ..store.files import Cached, cached, file_name
 from ..store.log import log
-from .compiler import Done, begun, find_compiler, has_openmp, in_folder, run, tool_digest
+from .compiler import Done, begun, find_compiler, in_folder, openmp_flag, run, tool_digest
 
 Words = tuple[str, ...]
 
@@ -36,8 +36,7 @@ def build(source: Source, compiler: Words, flags: Words) -> bytes:
     nothing of what is built.
     """
     try:
-        openmp = "-fopenmp" if has_openmp(compiler, flags) else "-fopenmp-simd"
-        command, tool = [*compiler, *flags, openmp], tool_digest(compiler)
+        command, tool = [*compiler, *flags, openmp_flag(compiler, flags)], tool_digest(compiler)
 
         def objects() -> list[bytes]:
             return [_object(unit, command, tool) for unit in source.units]
@@ -155,7 +154,7 @@ def _error() -> tuple[str, str, str, str] | None:
     """Return the parts of a broken compiler's error. The compiler runs once, not at each call."""
     compiler = find_compiler()
     try:
-        has_openmp(compiler, _flags())
+        openmp_flag(compiler, _flags())
     except CompileError as error:
         return error.where, error.found, error.wanted, error.write
     except OSError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,20 +21,13 @@ from .products import StateGradients, add_gradients_of_called, recurrent_gradien
 from .tasks import multiplies_features, parted_pairs, sizes_of
 
 
-class Features(NamedTuple):
-    """Features (T, B, features) and weights (Gx, N, D, features) whose product a kernel makes."""
-
-    x: Tensor
-    W: Tensor
-
-
 def forward(
     cell: CellSpec,
     plan: CpuPlan,
     inputs: ScanInputs,
     keeps: bool,
     stored: Sequence[bool],
-    features: Features | None = None,
+    features: tuple[Tensor, Tensor] | None = None,
 ) -> Forward:
     """Run all steps.
 
@@ -44,7 +36,7 @@ def forward(
             given.
         keeps: whether the values of gates that a backward reads are kept.
         stored: for each state, whether it is returned at all steps.
-        features: given if the kernel makes the products of the input.
+        features: x (T, B, input) and W (Gx, N, D, input), if the kernel makes their product.
     """
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts
@@ -199,19 +191,13 @@ def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tu
     return R.contiguous(), (heads * dim * dim, dim * dim)
 
 
-def features_of(x: Tensor, weight: Tensor) -> Features:
-    """Return x (T, B, input) and its weight (Gx, N, D, input) in strides that kernels read."""
-    size = weight.shape[3]
-    x = x if x.stride(2) == 1 else x.contiguous()
-    whole = weight.stride()[2:] == (size, 1)
-    return Features(x, weight if whole else weight.contiguous())
-
-
-def _feature_fields(features: Features | None) -> tuple[Field, ...]:
+def _feature_fields(features: tuple[Tensor, Tensor] | None) -> tuple[Field, ...]:
     """Return the fields of `ForwardArguments` from x to W_strides."""
     if features is None:
         return (0,) * 7
     x, W = features
+    x = x if x.stride(2) == 1 else x.contiguous()
+    W = W if W.stride()[2:] == (W.shape[3], 1) else W.contiguous()
     return x, *x.stride()[:2], x.shape[2], W, *W.stride()[:2]
 
 

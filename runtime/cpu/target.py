@@ -100,8 +100,8 @@ class CpuTarget(Target):
         self, layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
     ) -> Forward:
         """Run the forward by a kernel that makes the products of the input, without a backward."""
-        plan, features = plan_of(x.dtype, layer_call.choice.reverse), kernels.features_of(x, weight)
-        return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
+        plan, stored = plan_of(x.dtype, layer_call.choice.reverse), layer_call.stored
+        return kernels.forward(layer_call.cell, plan, inputs, False, stored, (x, weight))
 
     def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
         """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from .base import TwoStates, of_torch
-from .sequences import Sequences
-from .steps import Cells
+from .sequences import Cells, Sequences
 
 
 @of_torch(nn.LSTM)

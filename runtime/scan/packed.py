@@ -29,8 +29,7 @@ from ..check.tensor import check_kind, check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..run.draws import Drawing, cell_of_call, check_drawing
 from ..run.route import runs_as_one_row
-from .sampled import with_draws_of_scan
-from .scan import Given, run_scan
+from .scan import Given, run_scan, with_draws_of_scan
 
 
 def scan_packed(
@@ -107,24 +106,22 @@ def scan_packed(
     steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
     check_drawing(sample, generator, wx.device)
     starts = cu_seqlens.to(wx.device, non_blocking=True)
-    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
-    from_initial = states is None and reset_to is None
-    sizes = len(cu_seqlens) - 1, steps
+    choice = Choice(variant, save, precision, reverse)
+    given = Given(wx, states, (R, b, R_diag), params, None, reset, reset_to, None)
+    sizes, from_initial = (len(cu_seqlens) - 1, steps), states is None and reset_to is None
     if from_initial and runs_as_one_row(cell, choice, backend, wx, *sizes):
         own = packed_inputs_in_order(cell, inputs, wx) if inputs or cell.inputs else None
-        return scan_one_row(cell, backend, choice, wx, weights, params, starts, reset, own)
+        return _scan_one_row(cell, backend, choice, given._replace(inputs=own), starts)
     lengths, places = places_of(starts, len(wx), steps)
-    if reset is not None:
-        reset = reset[places.padded].t()
+    in_time = None if reset is None else reset[places.padded]
     cell = cell_of_call(cell, inputs, sample)
     if inputs is not None or cell.inputs:
         packed = packed_inputs_in_order(cell, inputs, wx)
         inputs = {name: _padded(value, places) for name, value in packed.items()}
-        shape = steps, len(lengths), *wx.shape[1:3]
-        in_time = None if reset is None else reset.t()
         drawing = Drawing(inputs, sample, generator, in_time)
-        inputs = with_draws_of_scan(cell, drawing, wx, shape)
-    given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
+        inputs = with_draws_of_scan(cell, drawing, wx, (steps, len(lengths), *wx.shape[1:3]))
+    reset = None if in_time is None else in_time.t()
+    given = given._replace(lengths=lengths, reset=reset, inputs=inputs, places=places)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple(over_time), last
 
@@ -190,38 +187,24 @@ def _longest(starts: Tensor, total: int, wanted: str) -> int:
     return max(lengths, default=0)
 
 
-# R, b and R_diag.
-Weights = tuple[Any, Any, Any]
-
-
-def scan_one_row(
-    cell: CellSpec,
-    backend: str,
-    choice: Choice,
-    wx: Tensor,
-    weights: Weights,
-    params: Mapping[str, Tensor] | None,
-    starts: Tensor,
-    reset: Tensor | None,
-    inputs: Mapping[str, Tensor] | None,
+def _scan_one_row(
+    cell: CellSpec, backend: str, choice: Choice, given: Given, starts: Tensor
 ) -> tuple[States, States]:
     """Run sequences that begin with each state's `init` and are reset to it, as `scan_packed` does.
 
-    Args:
-        weights: R, b and R_diag.
-        starts: (B + 1), where each sequence begins and, last, the total; wrong ones are clamped.
-        reset: (total,) of bool; None for none.
-        inputs: (total or 1, N or 1, D or 1) each, by name.
+    Inputs are (total or 1, N or 1, D or 1) each. `starts`, (B + 1), says where each sequence begins
+    and, last, the total; wrong ones are clamped.
     """
+    wx, reset, inputs = given.wx, given.reset, given.inputs
     total = len(wx)
     begin, end = (part.long().clamp(0, total) for part in (starts[:-1], starts[1:]))
     anew = torch.zeros(total + 1, dtype=torch.bool, device=wx.device)
     anew = anew.index_fill(0, begin, True)[:total]
     if reset is not None:
         anew = anew | reset
-    given_inputs = None if inputs is None else {name: each[None] for name, each in inputs.items()}
-    given = Given(wx[None], None, weights, params, None, anew[None], None, given_inputs)
-    over_time, _ = run_scan(cell, backend, choice, given)
+    own = None if inputs is None else {name: each[None] for name, each in inputs.items()}
+    row = given._replace(wx=wx[None], reset=anew[None], inputs=own)
+    over_time, _ = run_scan(cell, backend, choice, row)
     states = tuple(state.squeeze(1) for state in over_time)
     place = (begin if choice.reverse else end - 1).clamp(0, total - 1)
     runs = (end > begin)[:, None, None]

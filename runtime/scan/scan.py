@@ -25,11 +25,10 @@ from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.draws import Drawing
+from ..run.draws import Drawing, cell_of_call, check_drawing, with_draws
 from ..run.known_calls import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
-from .sampled import sampled
 
 
 def scan(
@@ -125,10 +124,35 @@ def scan(
         cell = check_is_cell(cell)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     if cell.drawn or sample is not True or generator is not None:
-        cell, inputs = sampled(cell, wx, Drawing(inputs, sample, generator, reset))
+        cell, inputs = _sampled(cell, wx, Drawing(inputs, sample, generator, reset))
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last
+
+
+def _sampled(cell: CellSpec, wx: Any, drawing: Drawing) -> tuple[CellSpec, Any]:
+    """Return the cell that a call of `scan` runs, and its inputs with those that it draws.
+
+    Arguments are the caller's; where wx is wrong, the checks of the call say it.
+    """
+    inputs, sample, generator, reset = drawing
+    if not isinstance(wx, Tensor) or wx.layout != torch.strided or wx.ndim != 5:
+        return cell, inputs
+    check_drawing(sample, generator, wx.device)
+    cell, (batch, steps, heads, dim, _) = cell_of_call(cell, inputs, sample), wx.shape
+    in_time = reset.t() if isinstance(reset, Tensor) and reset.ndim == 2 else None
+    shape = steps, batch, heads, dim
+    return cell, with_draws_of_scan(cell, drawing._replace(reset=in_time), wx, shape)
+
+
+def with_draws_of_scan(
+    cell: CellSpec, drawing: Drawing, wx: Tensor, shape: tuple[int, int, int, int]
+) -> Any:
+    """Return inputs of padded rows with those that the call draws, (B, T, N, D) each.
+
+    The `reset` of `drawing` is (T, B), and the shape T, B, N and D.
+    """
+    return with_draws(cell, drawing, wx, (1, *shape), lambda draws: draws[0].transpose(0, 1))
 
 
 class Given(NamedTuple):
@@ -168,7 +192,9 @@ def run_scan(
     if known is not None:
         return run_ready(known)
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
-        _check_options(choice)
+        check_words(choice)
+        check_choice("precision", choice.precision, PRECISIONS)
+        check_flag("reverse", choice.reverse)
         _check(cell, given)
     tensors = _tensors(cell, given)
     key = _key(cell, backend, choice, tensors)
@@ -256,12 +282,6 @@ def _unweighted(cell: CellSpec, given: Given) -> tuple[Tensor, ...]:
     if not torch.compiler.is_compiling():
         check_wx(cell, wx)
     return unweighted_in_order(cell, given.inputs, wx)
-
-
-def _check_options(choice: Choice) -> None:
-    check_words(choice)
-    check_choice("precision", choice.precision, PRECISIONS)
-    check_flag("reverse", choice.reverse)
 
 
 def _check(cell: CellSpec, given: Given) -> None:

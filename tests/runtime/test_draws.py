@@ -14,7 +14,7 @@ from rnnc.runtime.grad.layers import sweep
 from rnnc.runtime.module import given as given_module
 from rnnc.runtime.run.draws import check_drawing
 from rnnc.runtime.scan import packed as packed_module
-from rnnc.runtime.scan import sampled as sampled_module
+from rnnc.runtime.scan import scan as scan_module
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 T, B, INPUT, HIDDEN = 6, 3, 4, 5
@@ -64,7 +64,7 @@ def draws(monkeypatch):
         monkeypatch.setattr(module, name, noted)
 
     noting(given_module, "draws_of_module")
-    noting(sampled_module, "with_draws_of_scan")
+    noting(scan_module, "with_draws_of_scan")
     noting(packed_module, "with_draws_of_scan")
     return last
 

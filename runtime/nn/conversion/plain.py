@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ..base import MADE_ANEW, TwoStates, of_torch
 from ..modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from ..sequences import Sequences
-from ..steps import Cells
+from ..sequences import Cells, Sequences
 
 _KEPT_BY_TORCH = ("_flat_weights", "_flat_weight_refs")
 
