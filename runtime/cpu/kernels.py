@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from ctypes import CDLL
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cpu.plan import CpuPlan
 from ..call.call import Call
 from ..call.facts import facts_of
+from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
@@ -21,9 +22,20 @@ from .products import StateGradients, add_gradients_of_called, recurrent_gradien
 from .tasks import multiplies_features, parted_pairs, sizes_of
 
 
-def forward(
-    cell: CellSpec,
-    plan: CpuPlan,
+def forward(layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
+    """Run the forward of a call; `donated` is not used."""
+    return _forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored)
+
+
+def forward_of_features(
+    layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
+) -> Forward:
+    """Run the forward by a kernel that makes the products of the input, without a backward."""
+    return _forward(layer_call, inputs, False, layer_call.stored, (x, weight))
+
+
+def _forward(
+    layer_call: LayerCall,
     inputs: ScanInputs,
     keeps: bool,
     stored: Sequence[bool],
@@ -32,12 +44,12 @@ def forward(
     """Run all steps.
 
     Args:
-        inputs: in the plan's dtype; wx may have any strides, and has no gates if `features` is
-            given.
+        inputs: in a dtype of kernels; wx may have any strides, and has no gates with `features`.
         keeps: whether the values of gates that a backward reads are kept.
         stored: for each state, whether it is returned at all steps.
         features: x (T, B, input) and W (Gx, N, D, input), if the kernel makes their product.
     """
+    cell = layer_call.cell
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts
     batch, steps, heads, dim, _ = wx.shape
@@ -61,7 +73,7 @@ def forward(
     if R is not None and masks is None and torch_multiplies(cell, steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
         product, strides = recurrent_product(cell, R, of_one_layer, 0)
-    library = cpu_library(cell, plan)
+    library = _library(layer_call, wx.dtype)
     if wx.numel() or last[0].numel():
         run(
             library.rnnc_forward,
@@ -92,11 +104,12 @@ def forward(
 _STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
-def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
+def backward(layer_call: LayerCall, asked: LayerBackward) -> Gradients:
     """Run all steps backwards, then the sums over time."""
-    saved, facts = asked.saved, facts_of(cell)
+    cell, reverse, saved = layer_call.cell, layer_call.choice.reverse, asked.saved
+    facts, again = facts_of(cell), saved.wx is not None
     counts = facts.counts
-    values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
+    values = _kept_again(layer_call, saved) if again else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -119,7 +132,7 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     seeds = [[_packed(t) for t in ts] for ts in (asked.d_states, asked.d_last)]
     if d_initial_states[0].numel():
         run(
-            cpu_library(cell, plan).rnnc_backward,
+            _library(layer_call, values.dtype).rnnc_backward,
             *sizes,
             None if outside else R,
             *R_strides,
@@ -145,8 +158,8 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     if not saved.apart:
         read, zero = (states, initial_states), saved.known_zero
         if masks is not None:
-            read = read_states(cell, masks, *read, plan.reverse)
-        d_R = recurrent_gradient(cell, d_gates, *read, plan.reverse, zero)
+            read = read_states(cell, masks, *read, reverse)
+        d_R = recurrent_gradient(cell, d_gates, *read, reverse, zero)
         add_gradients_of_called(facts.called, d_R, d_gates, values)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
@@ -160,14 +173,20 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     )
 
 
-def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
+def _library(layer_call: LayerCall, dtype: torch.dtype) -> CDLL:
+    plan = plan_of(dtype, layer_call.choice.reverse, masked=layer_call.masked)
+    return cpu_library(layer_call.cell, plan)
+
+
+def _kept_again(layer_call: LayerCall, saved: Saved) -> Tensor:
     """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
-    facts = facts_of(cell)
+    facts = facts_of(layer_call.cell)
     if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
-    return forward(cell, plan, saved.inputs(saved.wx), True, (False,) * len(saved.states)).saved
+    no_states = (False,) * len(saved.states)
+    return _forward(layer_call, saved.inputs(saved.wx), True, no_states).saved
 
 
 # Multiplications below which a call of torch takes longer than a product.
@@ -221,7 +240,7 @@ def run_sequence(
     counts = facts_of(layer_call.cell).counts
     if not multiplies_features(steps, batch, counts.inputs * hidden * max(features, hidden)):
         return None
-    library = cpu_library(layer_call.cell, plan_of(x.dtype, layer_call.choice.reverse))
+    library = _library(layer_call, x.dtype)
     x = x if x.stride(2) == 1 else x.contiguous()
     weights = call.flat_weights(parameters)
     flat = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]

@@ -196,30 +196,22 @@ class Cells(OnKernels):
                 return run_torch(self, input, hx)
             if isinstance(input, Proxy):
                 return as_leaf(cast(torch.nn.Module, self), input, hx)
-        given = self._states_of(hx)
-        kind = self._cell_kind()
-        if kind is None or not is_strided(input) or input.ndim not in (1, 2):
-            return run_torch(self, input, hx)
-        if given is not None and not all(
-            is_strided(state) and state.ndim == input.ndim for state in given
-        ):
-            return run_torch(self, input, hx)
-        single = input.ndim == 1
-        x, states = input, given
-        if single:
-            x = input.unsqueeze(0)
+        given, axes = self._states_of(hx), input.ndim if is_strided(input) else 0
+        fits = all(is_strided(state) and state.ndim == axes for state in given or ())
+        found, single = None, axes == 1
+        if fits and axes in (1, 2):
+            x = input.unsqueeze(0) if single else input
             states = None if given is None else [state.unsqueeze(0) for state in given]
-        states = None if states is None else [state.unsqueeze(0) for state in states]
-        found = self._step(kind, x, states)
+            if single and states is not None:
+                states = [state.unsqueeze(0) for state in states]
+            found = self._step(x, states)
         if found is None:
             return run_torch(self, input, hx)
         y, last = found
         new = (y, *[state[0] for state in last[1:]])
         return self._hx_of(tuple([state[0] for state in new]) if single else new)
 
-    def _step(
-        self, kind: Kind, x: Tensor, states: Sequence[Tensor] | None
-    ) -> tuple[Tensor, States] | None:
+    def _step(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States] | None:
         """Return the output and the new states, (1, B, hidden); None if no kernel serves."""
         compiled = torch.compiler.is_compiling()
         if not compiled:
@@ -227,9 +219,10 @@ class Cells(OnKernels):
             if known is not None:
                 (y,), last = run_ready(known)
                 return y, last
-        settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
-        if not (compiled or x.shape[0]):
+        kind = self._cell_kind()
+        if kind is None or not (compiled or x.shape[0]):
             return None
+        settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
         if not self._fits(settings, x, (x.shape[0],), states, weights):
             return None
         remember = None if compiled else partial(self._known_calls.remember_call, "step", self, x)
