@@ -104,9 +104,9 @@ def _forward(
 _STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
-def backward(layer_call: LayerCall, asked: LayerBackward) -> Gradients:
+def backward(layer_call: LayerCall, backward: LayerBackward) -> Gradients:
     """Run all steps backwards, then the sums over time."""
-    cell, reverse, saved = layer_call.cell, layer_call.choice.reverse, asked.saved
+    cell, reverse, saved = layer_call.cell, layer_call.choice.reverse, backward.saved
     facts, again = facts_of(cell), saved.wx is not None
     counts = facts.counts
     values = _kept_again(layer_call, saved) if again else saved.saved.contiguous()
@@ -129,7 +129,7 @@ def backward(layer_call: LayerCall, asked: LayerBackward) -> Gradients:
     d_reset_to = None
     if masks is not None and masks.learned:
         d_reset_to = [new(batch, heads, dim).zero_() for _ in initial_states]
-    seeds = [[_packed(t) for t in ts] for ts in (asked.d_states, asked.d_last)]
+    seeds = [[_packed(t) for t in ts] for ts in (backward.d_states, backward.d_last)]
     if d_initial_states[0].numel():
         run(
             _library(layer_call, values.dtype).rnnc_backward,

@@ -93,8 +93,8 @@ def run_step(call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped
     before, after = addresses(states) or [0] * len(values), addresses(to.last)
     output, saved = to.output.data_ptr(), address(to.saved)
     if facts.multiplies(batch, heads * dim, features):
-        given = layers, features, x.data_ptr(), 0, 0, 0, 0, 0
-        fields = [*sizes, *given, *before, *after, output, saved]
+        first = layers, features, x.data_ptr(), 0, 0, 0, 0, 0  # torch has made no products
+        fields = [*sizes, *first, *before, *after, output, saved]
         facts.forward(pack(fields, values, addresses(weights)))
         return to
     sources: Sequence[Tensor] = states
@@ -163,24 +163,27 @@ def run_step_backward(call: Call, tensors: Tensors, backward: StepBackward) -> l
     found = [torch.empty_like(t) if need and t is not None else None for t, need in inputs]
     if needs[0] and weights[0] is None:
         found[0] = torch.zeros_like(x)
-    sizes, each = sizes_of(1, batch, heads, dim, 0), call.layers if few else 1
-    sizes = sizes._replace(tile_rows=batch) if few else sizes
-    places, d_places, none = addresses(read), addresses(found), [0] * len(values)
-    at, d_at, given = places, d_places, (features, places[0])
-    saved, d_y, d_gates = lasts + len(values), read[lasts + len(values) + 1], None
-    for layer in range(call.layers - each, -1, -each):
-        begin, end = first + layer * facts.weights, first + (layer + each) * facts.weights
-        if not few:
-            d_gates, given = x.new_empty(batch, heads, facts.gates, dim), (0, 0)
-            skipped = layer * x.element_size() * batch * heads * dim
-            at, d_at = ([p + skipped if p else 0 for p in own] for own in (places, d_places))
-            at[saved], at[saved + 1] = places[saved] + skipped * facts.saved, address(d_y)
-            d_at[0] = 0
-        before, d_before = at[1:first] or none, d_at[1:first] or none
-        fields = [*sizes, each, *given, *before, *at[lasts:], d_at[0], *d_before, address(d_gates)]
+    sizes, none = sizes_of(1, batch, heads, dim, 0), [0] * len(values)
+    places, d_places = addresses(read), addresses(found)
+    before, d_before = places[1:first] or none, d_places[1:first] or none
+    if few:
+        sizes = sizes._replace(tile_rows=batch)
+        first_fields = *sizes, call.layers, features, places[0]
+        fields = [*first_fields, *before, *places[lasts:], d_places[0], *d_before, 0]
+        facts.backward(pack(fields, values, places[first:lasts] + d_places[first:]))
+        return found
+    saved, d_y = lasts + len(values), read[lasts + len(values) + 1]
+    for layer in range(call.layers - 1, -1, -1):
+        d_gates = x.new_empty(batch, heads, facts.gates, dim)
+        begin, end = first + layer * facts.weights, first + (layer + 1) * facts.weights
+        skipped = layer * x.element_size() * batch * heads * dim
+        given, at, d_at = (
+            [place + skipped if place else 0 for place in all_layers]
+            for all_layers in (before, places[lasts:], d_before)
+        )
+        at[len(values)], at[len(values) + 1] = places[saved] + skipped * facts.saved, address(d_y)
+        fields = [*sizes, 1, 0, 0, *given, *at, 0, *d_at, d_gates.data_ptr()]
         facts.backward(pack(fields, values, places[begin:end] + d_places[begin:end]))
-        if d_gates is None:
-            continue
         W, R, cell = read[begin], read[begin + 1], call.directions[0].cell
         if R is not None and needs[begin + 1]:
             own = [s[layer].view(plane) for s in read[1:first]]  # type: ignore[index]
@@ -199,7 +202,7 @@ def run_step_backward(call: Call, tensors: Tensors, backward: StepBackward) -> l
             found[begin] = torch.mm(columns.t(), below.view(batch, -1)).view(W.shape)
         if layer or needs[0]:
             d_y = torch.mm(columns, W.view(-1, W.shape[-1]))
-    if not few and needs[0] and d_y is not None:
+    if needs[0] and d_y is not None:
         found[0] = d_y.view(x.shape)
     return found
 

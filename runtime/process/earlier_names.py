@@ -31,7 +31,8 @@ def find_earlier_names() -> None:
         module = ModuleType(f"{_RUNTIME}.{earlier}")
         # Python asks it for a name that the module lacks. What has no name holds other modules.
         found = partial(_from_today, module.__name__, name, f"{_RUNTIME}.{today}")
-        vars(module).update({"__getattr__": found} if name else {"__path__": []})
+        given: dict[str, object] = {"__getattr__": found} if name else {"__path__": []}
+        vars(module).update(given)
         sys.modules.setdefault(module.__name__, module)
 
 
