@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, load, memory, prepared, ready, spills, target
+from rnnc.runtime.cuda.driver import blocks, streams
 from rnnc.runtime.cuda.driver import driver as functions
 from rnnc.runtime.cuda.driver import room as queues
-from rnnc.runtime.cuda.driver import streams
 from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
@@ -87,7 +87,7 @@ class Library:
         return entered
 
     def cuLaunchKernelEx(self, config: int, function: int, values: int, _: None) -> None:  # noqa: N802
-        found = functions.LaunchConfig.from_address(config)
+        found = blocks.LaunchConfig.from_address(config)
         sizes = [getattr(found, f"{of}_{axis}") for of in ("grid", "block") for axis in "xyz"]
         given = function, *sizes, found.shared_bytes, found.stream or 0, values, 0
         _api().driver.launchKernel(*given)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...constrint import Model, Unsatisfiable
@@ -13,18 +14,36 @@ Clash = tuple[Direction, Unsatisfiable]
 HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
 
-def first_clash(
-    problem: Callable[[Direction, bool], Model], margins: Iterable[bool]
-) -> Clash | None:
+class Tried(NamedTuple):
+    """Kernels that a search tries: of a cell on a GPU, with margins of registers in turn.
+
+    Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
+    to count, need fewer; so where no plan keeps the margin, one without it is tried.
+
+    Attributes:
+        margins: whether kernels are planned with a margin, the preferred way first.
+    """
+
+    cell: CellSpec
+    limits: Limits
+    margins: tuple[bool, ...] = (True,)
+
+    @classmethod
+    def of(cls, cell: CellSpec, limits: Limits, *, close: bool) -> Tried:
+        """Return what is tried; a plan may go without the margin if `close`."""
+        return cls(cell, limits, (True, False) if close and cell.has_stages else (True,))
+
+
+def first_clash(tried: Tried, problem: Callable[[Direction, bool], Model]) -> Clash | None:
     """The constraints that cannot be met, in the first direction that fails; None if a plan fits.
 
     Args:
+        tried: its last margin says what cannot be met.
         problem: the constraints on the kernel of a direction, with a margin of registers or not.
-        margins: which of the two are tried in turn; the last says what cannot be met.
     """
     for direction in DIRECTIONS:
         unmet = None
-        for margin in margins:
+        for margin in tried.margins:
             unmet = _unmet(problem(direction, margin))
             if unmet is None:
                 break
@@ -40,19 +59,6 @@ def _unmet(model: Model) -> Unsatisfiable | None:
     except Unsatisfiable as error:
         return error
     return None
-
-
-def margins_of(cell: CellSpec, *, close: bool) -> tuple[bool, ...]:
-    """Return whether kernels are planned with a margin of registers, the preferred way first.
-
-    Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
-    to count, need fewer; so where no plan keeps the margin, one without it is tried.
-
-    Args:
-        cell: the cell.
-        close: whether a plan may go without. No such plan has been measured.
-    """
-    return (True, False) if close and cell.has_stages else (True,)
 
 
 def largest_dim(fits: Callable[[int], bool], low: int, high: int, step: int) -> int:
@@ -111,9 +117,8 @@ def refuse_float64(variant: str, cell: CellSpec, shape: Shape) -> None:
 
 def refusal(
     variant: str,
-    cell: CellSpec,
+    tried: Tried,
     shape: Shape,
-    limits: Limits,
     clash: Clash | None,
     largest: int,
     wanted: str,
@@ -123,9 +128,8 @@ def refusal(
 
     Args:
         variant: its kind.
-        cell: the cell.
+        tried: the kernels of this kind.
         shape: the requested sizes and dtype.
-        limits: the GPU.
         clash: the constraints that cannot be met.
         largest: the largest head dim that fits; 0 if none does.
         wanted: what would fit, if no head dim does.
@@ -138,7 +142,7 @@ def refusal(
         wanted = f"a head dim of at most {largest}"
     dim = larger or largest
     return PlanError(
-        f"{variant} plan of {cell.name} for {shape} on {limits.name}",
+        f"{variant} plan of {tried.cell.name} for {shape} on {tried.limits.name}",
         found,
         wanted,
         (f"head_dim={dim}, or " if dim else "") + 'variant="alternating"',

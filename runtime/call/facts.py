@@ -20,13 +20,10 @@ class Counts(NamedTuple):
         inputs: gates with an input.
         gradients: gates, and inputs of the cell, of which the backward gives the gradient.
         unweighted: the last of all gates, which are inputs of the cell.
-        dense: recurrent matrices.
-        sources: the numbers of the states that recurrent matrices read.
+        sources: the states that the `dense` recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
-        biases: the numbers of the gates that have a bias.
-        biases_of_all: whether these are all that have a gradient, in order.
-        sums: numbers of sums over time that a backward writes: of biases, params and diagonal
-            weights.
+        biases: the gates that have a bias, which may be all that have a gradient, in order.
+        sums: sums over time that a backward writes: of biases, params and diagonal weights.
     """
 
     states: int

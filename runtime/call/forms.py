@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...errors import TensorError
+from .tensors import SomeTensors
 
 
 class LayerWeights(NamedTuple):
@@ -65,10 +66,7 @@ WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 def check_params(cell: CellSpec, taken: Sequence[str], module: str) -> None:
     """Check that no param of a cell has the name of a weight of the module that has the cell.
 
-    Args:
-        cell: the cell.
-        taken: names of the module's weights without the layer.
-        module: as messages name it.
+    `taken` are names of the module's weights without the layer; messages name it `module`.
     """
     for param in cell.params:
         if param.name in taken:
@@ -91,12 +89,12 @@ class Form:
 
     name = "own"
 
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+    def weights(self, parameters: SomeTensors, parts: int) -> list[LayerWeights]:
         """Return the weights of each direction of each layer, as views that autograd follows."""
         return weights_from(parameters, parts)
 
     def for_kernels(
-        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
+        self, parameters: SomeTensors, parts: int, by_address: bool, biases: bool
     ) -> list[LayerWeights]:
         """Return the same where nothing has to follow.
 
@@ -105,11 +103,11 @@ class Form:
         """
         return self.weights(parameters, parts)
 
-    def flat(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+    def flat(self, parameters: SomeTensors, parts: int) -> SomeTensors:
         """Return the `LayerWeights.flat` of each direction of each layer, one after the other."""
         return [weight for own in self.weights(parameters, parts) for weight in own.flat()]
 
-    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+    def of_step(self, parameters: SomeTensors, parts: int) -> SomeTensors:
         """Return what a single step reads, as `flat` but of any shape, by head, gate and unit."""
         return parameters
 
@@ -117,9 +115,7 @@ class Form:
         """Return which weights need a gradient."""
         return needs
 
-    def gradients(
-        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
-    ) -> Sequence[Tensor | None]:
+    def gradients(self, gradients: SomeTensors, needs: Sequence[bool], parts: int) -> SomeTensors:
         """Return the gradients of the parameters, from those of the weights as `flat` has them."""
         return gradients
 
@@ -135,23 +131,21 @@ class TorchForm(Form):
     def __init__(self, split: bool) -> None:
         self.split, self.name = split, "torch_gru" if split else "torch"
 
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+    def weights(self, parameters: SomeTensors, parts: int) -> list[LayerWeights]:
         """Return the weights; matrices are views, and biases are added anew; see `Form`."""
         return self._weights(parameters, at_once=False, biases=True)
 
     def for_kernels(
-        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
+        self, parameters: SomeTensors, parts: int, by_address: bool, biases: bool
     ) -> list[LayerWeights]:
         """Return the weights, whose biases are added at once; see `Form`."""
         return self._weights(parameters, at_once=True, biases=biases)
 
-    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+    def of_step(self, parameters: SomeTensors, parts: int) -> SomeTensors:
         """Return the weights flat; see `Form`."""
         return self.flat(parameters, parts)
 
-    def _weights(
-        self, parameters: Sequence[Tensor | None], at_once: bool, biases: bool
-    ) -> list[LayerWeights]:
+    def _weights(self, parameters: SomeTensors, at_once: bool, biases: bool) -> list[LayerWeights]:
         pairs = [
             None if ih is None or hh is None else (ih, hh)
             for ih, hh in zip(parameters[2::4], parameters[3::4], strict=True)
@@ -192,9 +186,7 @@ class TorchForm(Form):
             found += [weight_ih, weight_hh, bias_ih or bias_hh, False]
         return found
 
-    def gradients(
-        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
-    ) -> Sequence[Tensor | None]:
+    def gradients(self, gradients: SomeTensors, needs: Sequence[bool], parts: int) -> SomeTensors:
         """Return the gradients of the parameters; see `Form`."""
         found: list[Tensor | None] = []
         for first in range(0, 4 * parts, 4):
@@ -227,28 +219,24 @@ class RowsForm(Form):
     dim: int
     name = "rows"
 
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+    def weights(self, parameters: SomeTensors, parts: int) -> list[LayerWeights]:
         """Return the weights, as views; see `Form`."""
         return self.for_kernels(parameters, parts, False, True)
 
     def for_kernels(
-        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool, biases: bool
+        self, parameters: SomeTensors, parts: int, by_address: bool, biases: bool
     ) -> list[LayerWeights]:
         """Return the weights, as views; see `Form`."""
-        each, blocks = len(parameters) // parts, self.blocks
-        if by_address and self.heads == 1:
-            blocks = _as_it_is
-        found = []
+        each, found = len(parameters) // parts, []
+        as_it_is = by_address and self.heads == 1
         for first in range(0, len(parameters), each):
-            W, *others, R_diag = parameters[first : first + 4]
+            W, *others = parameters[first : first + 4]
             params: Any = tuple(parameters[first + 4 : first + each])
-            R, b = map(blocks, others)
-            found.append(LayerWeights(self.blocks(W), R, b, blocks(R_diag), params))
+            R, b, R_diag = others if as_it_is else map(self.blocks, others)
+            found.append(LayerWeights(self.blocks(W), R, b, R_diag, params))
         return found
 
-    def gradients(
-        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
-    ) -> Sequence[Tensor | None]:
+    def gradients(self, gradients: SomeTensors, needs: Sequence[bool], parts: int) -> SomeTensors:
         """Return the gradients of the parameters; those in their shape stay as they are."""
         each, found = len(gradients) // parts, list(gradients)
         for first in range(0, len(found), each):
@@ -269,10 +257,6 @@ class RowsForm(Form):
         if self.heads == 1:
             return rows.view(-1, 1, self.dim, *rows.shape[1:])
         return rows.view(self.heads, -1, self.dim, *rows.shape[1:]).transpose(0, 1)
-
-
-def _as_it_is(rows: Tensor | None) -> Tensor | None:
-    return rows
 
 
 rows_form = RowsForm  # the name that pickles of earlier versions hold

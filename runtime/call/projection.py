@@ -60,11 +60,9 @@ class Projection(NamedTuple):
 def projection_of(cell: CellSpec, size: Any, dim: int) -> Projection | None:
     """Return the projection of a cell with `dim` units per head; None where `size` is 0.
 
-    `size` is the argument `proj_size`: features of h per head.
-
-    Raises:
-        TensorError: the size is no whole number from 0 to `dim` - 1, or the cell does not read its
-            output through dense matrices alone.
+    `size` is the argument `proj_size`: features of h per head. A `TensorError` refuses one that is
+    no whole number from 0 to `dim` - 1, and a cell that reads its output in another way than
+    through dense matrices.
     """
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < dim:
         wanted = f"a whole number from 0, for none, to {dim - 1}: less than the units of a head"

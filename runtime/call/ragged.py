@@ -115,7 +115,7 @@ class Ragged(NamedTuple):
 
 def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
     """Return True if the host can count their steps without a wait, and the call runs elsewhere."""
-    return lengths.device.type == "cpu" and device.type != "cpu"
+    return lengths.device.type == "cpu" != device.type
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:

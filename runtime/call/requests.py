@@ -81,14 +81,11 @@ class StepBackward(NamedTuple):
 
 
 class InputBackward(NamedTuple):
-    """Backward of the product of a layer's input and its weight.
+    """Backward of the product of x (T, B, input) and a weight (Gx, N, D, input) of a layer.
 
     Attributes:
         d_wx: as a target's `backward` gives it.
-        x: (T, B, input).
-        weight: (Gx, N, D, input).
         wanted: whether the gradients of x and of the weight are wanted.
-        tf32: whether products may round factors of float32 to TF32.
         d_x: to what the gradient of x is added in place; None for a new tensor.
         by_head: whether the gradient of the weight lies head by head in memory, which saves a copy.
     """

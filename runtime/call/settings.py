@@ -142,18 +142,9 @@ def constants_of(settings: Settings) -> tuple[Any, ...]:
     return cell.text, *sizes, choice.of_scan, order, form.name
 
 
-def settings_of_constants(
-    cell: str,
-    layers: int,
-    both: bool,
-    heads: int,
-    dim: int,
-    dropout: str,
-    choice: tuple[Any, ...],
-    order: Order,
-    form: str,
-) -> Settings:
+def settings_of_constants(constants: Sequence[Any]) -> Settings:
     """Return the settings that `constants_of` got."""
+    cell, layers, both, heads, dim, dropout, choice, order, form = constants
     own = RowsForm(heads, dim) if form == "rows" else _FORMS[form]
     sizes = layers, both, heads, dim, float.fromhex(dropout)
     return Settings(cell_of(cell), *sizes, "auto", Choice(*choice), order, own)
@@ -162,10 +153,8 @@ def settings_of_constants(
 class CallText(NamedTuple):
     """Call of all layers besides its tensors and its target, as text says it.
 
-    Attributes:
-        settings: with the dropout of the call, 0 outside of training.
-        keep: whether a backward may follow.
-        present: which of the flat weights there are; the operators take no others.
+    Settings have the dropout of the call, 0 outside of training. `keep` says that a backward may
+    follow, and `present` which of the flat weights there are; the operators take no others.
     """
 
     settings: Settings
@@ -226,8 +215,7 @@ def read_call(text: str) -> CallText:
     cell, choice = json.dumps(found["cell"], sort_keys=True), Choice(**found["choice"])
     sizes = [found[name] for name in ("layers", "both", "heads", "dim")]
     more = float(found["dropout"]).hex(), choice.of_scan, found["order"], found["form"]
-    constants: tuple[Any, ...] = cell, *sizes, *more
-    settings = settings_of_constants(*constants)
+    settings = settings_of_constants((cell, *sizes, *more))
     given = {name: found[name] for name in Asked._fields if name in found}
     if given.get("ragged") is not None:
         given["ragged"] = RaggedKind(*given["ragged"])

@@ -193,12 +193,7 @@ class Gradients:
 
 
 def inputs_at(unweighted: Sequence[Tensor], index: int) -> tuple[Tensor, ...]:
-    """Return the inputs of a direction of a layer as in `ScanInputs`.
-
-    Args:
-        unweighted: those of a call, as in `Tensors`.
-        index: the number of the direction, among those of all layers.
-    """
+    """Return the inputs, as in `Tensors`, of a direction by its number among all."""
     return tuple([given[index] if given.ndim == 5 else given for given in unweighted])
 
 

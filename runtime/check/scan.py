@@ -66,10 +66,7 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
 
 def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
-    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params.
-
-    A message takes longer than a launch, so what is right is passed before.
-    """
+    """Check the tensors of `rnnc.scan` against cell and each other, besides the count of params."""
     wx: Any = inputs.wx
     sized = isinstance(wx, Tensor) and wx.ndim == 5 and wx.shape[4] == len(cell.input_gates)
     dense = sized and wx.layout == torch.strided and wx.dtype in DTYPES

@@ -7,7 +7,6 @@ is filled in a tenth of the time that a `ctypes.Structure` takes.
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,8 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ..call.masks import Masks, strides_of_reset_value
 from ..call.tensors import strides_of_unweighted
-from ..program.ops import Addressed, Name, Running
-from ..program.recorder import Recorder, issue, refuse_recording
-
-_DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
+from ..program.ops import Field, Native, Running
+from ..program.recorder import issue, refuse_recording
 
 
 class Sizes(NamedTuple):
@@ -32,45 +29,6 @@ class Sizes(NamedTuple):
     tile_rows: int
     part_units: int
     threads: int
-
-
-# An integer, a double, or the address of a tensor; None for null.
-Field = int | float | Tensor | None
-
-
-class Native(Addressed):
-    """Call of a function of a library, whose only argument is a struct."""
-
-    __slots__ = ("_fields", "_function")
-
-    def __init__(self, function: Callable[[bytes], object], fields: Sequence[Field]) -> None:
-        """Make it; `fields` are in the struct's order, with those of arrays in line."""
-        numbers = [f if f.__class__ is int else 0 if f is None else _number(f) for f in fields]
-        super().__init__(array("q", numbers), ())
-        self._function, self._fields = function, fields
-
-    def place(self, recorder: Recorder) -> Sequence[int]:
-        """Return the slots of its addresses, and take those of each run from here on."""
-        self._words = [i for i, f in enumerate(self._fields) if isinstance(f, Tensor)]
-        self._fields = ()  # it holds no tensor of a call
-        return super().place(recorder)
-
-    def text(self, name: Name) -> str:
-        """Return it in words."""
-        called = getattr(self._function, "__name__", "a function")
-        return f"call {called} on {', '.join(self.named(name).values())}"
-
-    def __call__(self, running: Running) -> None:
-        """Call it."""
-        self._function(self.filled(running).tobytes())
-
-
-def _number(field: float | Tensor) -> int:
-    """Return the address of a tensor, or the bits of a double."""
-    if isinstance(field, Tensor):
-        return field.data_ptr()
-    number: int = _INTEGER.unpack(_DOUBLE.pack(field))[0]
-    return number
 
 
 _NO_STREAM = Running(0)

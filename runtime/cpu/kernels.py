@@ -16,7 +16,8 @@ from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
-from .arguments import Field, mask_fields, reset_values, run, unweighted_fields
+from ..program.ops import Field
+from .arguments import mask_fields, reset_values, run, unweighted_fields
 from .compile import cpu_library, plan_of
 from .products import StateGradients, add_gradients_of_called, recurrent_gradient, recurrent_product
 from .tasks import multiplies_features, parted_pairs, sizes_of

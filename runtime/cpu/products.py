@@ -100,14 +100,9 @@ def recurrent_gradient(
 
     Over several steps each matrix is a product of its own, so that a library's rounding does not
     depend on the order of gates. Products add steps in the order of memory, whichever step ran
-    first.
-
-    Args:
-        d_gates: (T, B, N, G, D), contiguous, or some heads of such a tensor.
-        states: at all steps, (T, B, N, D), likewise; none for a single step.
-        initial_states: (B, N, D) each, likewise.
-        reverse: which heads ran from the last step to the first.
-        zero: for each initial state, whether it is known to be zero; empty if none is.
+    first. `d_gates` is (T, B, N, G, D), contiguous, or some heads of such a tensor. States are (T,
+    B, N, D), none for a single step, and (B, N, D) before it, likewise. `zero` says which of the
+    latter are known to be zero; it is empty if none is.
     """
     if reverse == "half":
         found = []
@@ -163,11 +158,8 @@ def add_gradients_of_called(
 ) -> None:
     """Write d_R[gate] = sum over time and batch of d_gate y, where a called gate multiplies y.
 
-    Args:
-        called: the matrices of called gates.
-        d_R: takes the result, (Gr, N, D out, D in).
-        d_gates: (T, B, N, G, D), contiguous.
-        kept: what the forward kept, (T, B, N, …), with the values y.
+    `d_R` takes the result, (Gr, N, D out, D in). `d_gates` is (T, B, N, G, D), contiguous, and
+    `kept` what the forward kept, (T, B, N, …), with the values y.
     """
     steps, batch, heads, _, dim = d_gates.shape
     rows = steps * batch

@@ -35,12 +35,8 @@ _FEW = 2**26
 class StepFacts(NamedTuple):
     """Kernels and counts of a call.
 
-    Attributes:
-        gates: all gates of the cell.
-        inputs: gates with an input.
-        matrices: of the input or of the states, whichever are more.
-        weights: of a layer: as many as `LayerWeights.flat` has.
-        saved: values per unit that a backward reads; 0 if none follows.
+    The matrices are those of the input or of the states, whichever are more, and the weights those
+    of `LayerWeights.flat` of a layer. `saved` values per unit are 0 if no backward follows.
     """
 
     forward: Callable[[bytes], object]

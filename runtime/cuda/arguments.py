@@ -90,19 +90,12 @@ def arguments_of(
     A cell that is `staged` has stages: its arguments end with the address of saved statistics.
     Those of a backward that computes gates `again` end with their inputs.
     """
-    return _arguments_of(direction, states, params, masked, unweighted, staged, again)
+    return _arguments_of((direction, states, params, masked, unweighted, staged, again))
 
 
 @lru_cache(maxsize=64)
-def _arguments_of(
-    direction: Direction,
-    states: int,
-    params: int,
-    masked: bool,
-    unweighted: int,
-    staged: bool,
-    again: bool,
-) -> type[ctypes.Structure]:
+def _arguments_of(of: tuple[Any, ...]) -> type[ctypes.Structure]:
+    direction, states, params, masked, unweighted, staged, again = of
     last = fields(POINTER, "statistics") if staged else []
     if again:
         last = [*fields(NUMBER, "wx_time wx_row"), *fields(POINTER, "wx bias")]
@@ -145,7 +138,7 @@ def _arguments_of(
     }
     if staged:
         # `StagedForwardArguments` derives from what has the handover: its own fields come last.
-        plain = _arguments_of(direction, states, params, masked, unweighted, False, again)
+        plain = _arguments_of((*of[:5], False, again))
         found.around["LayerArguments"] = structure(
             "LayerArguments", ("arguments", plain), *_BEHIND["LayerArguments"], *last
         )
@@ -153,10 +146,7 @@ def _arguments_of(
 
 
 def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace` for a cell with that many states and sources.
-
-    That of a cell which is `staged` is of `StagedWorkspace`.
-    """
+    """Return the mirror of `Workspace`, or of `StagedWorkspace` for a cell that is `staged`."""
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
@@ -189,12 +179,7 @@ def struct_around(name: str, arguments: Any) -> type[ctypes.Structure]:
 
 
 def with_handover(arguments: ctypes.Structure, *handover: int | None) -> ctypes.Structure:
-    """Return the arguments of a wavefront's layer, from those of a direction.
-
-    Args:
-        arguments: of the direction.
-        *handover: the fields of `HandoverArguments`, in order.
-    """
+    """Return a direction's arguments with those of `HandoverArguments`, of a wavefront's layer."""
     kind: Any = struct_around("LayerArguments", type(arguments))
     (_, own), *behind = kind._fields_
     last = [getattr(arguments, name) for name, _ in behind[len(handover) :]]

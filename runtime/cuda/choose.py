@@ -84,13 +84,8 @@ def choose_plan(
     take. A plan that a trial found has shown what it takes, and stays; but a trial has no masks.
 
     All plans' forwards leave the same for a backward, so each direction may step down by itself: a
-    call that runs one direction compiles no kernel of the other. The same plans serve in reversed
-    time and with masks.
-
-    Args:
-        question: what the plan is for.
-        direction: that runs, for which a plan from `"auto"` must have room; None for both.
-        masked: whether the call has masks, and of which kind.
+    call that runs one direction compiles no kernel of the other; None is both. The same plans serve
+    in reversed time and with masks.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
@@ -115,7 +110,9 @@ def plan_with_room(
     if choice.variant != "auto":
         return _of_call(asked, planned(asked, choice.variant), choice.reverse, masked)
     found = recall(asked)
-    if found is None and _tuning_wanted() and not (is_described(device) or is_capturing(device)):
+    # A trial of each size that comes up.
+    trials = os.environ.get("RNNC_TUNE", "") not in ("", "0")
+    if found is None and trials and not (is_described(device) or is_capturing(device)):
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
@@ -127,11 +124,6 @@ def plan_with_room(
 
 def _wanted(direction: Direction | None) -> Sequence[Direction]:
     return DIRECTIONS if direction is None else (direction,)
-
-
-def _tuning_wanted() -> bool:
-    """Return True if `RNNC_TUNE` asks for a trial of each size that comes up."""
-    return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
 def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
@@ -237,12 +229,8 @@ _KINDS = {"scan", "walk"}  # of cells without dense matrices
 def runs_as_one_row(question: PlanQuestion, total: int, steps: int) -> bool:
     """Return True if one row of all steps takes no longer than padded rows.
 
-    Copies into padded rows are left out of the comparison, which favours these.
-
-    Args:
-        question: about the padded rows.
-        total: steps of all sequences.
-        steps: of the longest one.
+    The question is about the padded rows, the longest of `steps`, all of `total` steps. Copies into
+    padded rows are left out of the comparison, which favours these.
     """
     cell, variant = question.cell, question.choice.variant
     if variant not in {"auto", *_KINDS}:

@@ -51,12 +51,10 @@ def forward(
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
-    Args:
-        inputs: wx is not copied where gates, units and heads are contiguous.
-        stored: which states are returned at all steps; None for all.
-        donated: whether nobody reads wx again: then the saved gates may take its memory.
-        reset_to: the values of each state after a reset; needed only with masks.
-        run: takes the place of the launcher's `run`; it may launch later.
+    wx is not copied where gates, units and heads are contiguous; if it is `donated`, nobody reads
+    it again, and the saved gates may take its memory. `stored` says which states are returned at
+    all steps, None for all. `reset_to` has the values after a reset, with masks. `run` takes the
+    place of the launcher's `run`; it may launch later.
     """
     counts, facts, staged = ready.counts, facts_of(ready.cell), ready.cell.has_stages
     wx, R, b = rows_packed(inputs.wx), packed_or_none(inputs.R), packed_or_none(inputs.b)

@@ -18,9 +18,9 @@ from ...codegen.cuda.mma import WARP
 from ...codegen.render import Unit, cuda_unit
 from ..store.files import cached, file_name, look_up
 from ..store.log import log
+from .driver.blocks import as_residency, resident_blocks
 from .driver.capture import beside_captures
 from .driver.device import device_limits, is_described, nvrtc_version
-from .driver.driver import as_residency, resident_blocks
 from .launch import Kernel, check_room
 from .nvrtc import Binary, built, compile_flags, compile_plan, unpacked
 

@@ -86,7 +86,7 @@ def device_tensor(
         return torch.as_tensor(memory, device=device).view(dtype).view(size)
 
 
-def _allocated(size: int, stream: int) -> _Memory:
+def _allocated(size: int, stream: int, first: bool = True) -> _Memory:
     from cupy.cuda import runtime
 
     try:
@@ -94,12 +94,9 @@ def _allocated(size: int, stream: int) -> _Memory:
     except runtime.CUDARuntimeError as error:
         if error.status != _OUT_OF_MEMORY:
             raise
-    torch.cuda.empty_cache()
-    try:
-        return _Memory(size, stream)
-    except runtime.CUDARuntimeError as error:
-        if error.status != _OUT_OF_MEMORY:
-            raise
+        if first:
+            torch.cuda.empty_cache()
+            return _allocated(size, stream, first=False)
         free = torch.cuda.mem_get_info()[0]
         lack = DiagnosticError(
             "buffers of an alternating plan",
@@ -206,10 +203,7 @@ atexit.register(free_memory)
 def constant(
     dtype: torch.dtype, device: torch.device, stream: int, shape: tuple[int, ...], value: float
 ) -> Tensor:
-    """Return a tensor of one value, made once, since filling it takes as long as a launch.
-
-    The stream fills and reads it.
-    """
+    """Return a tensor of one value, made once by the stream: filling it takes a launch's time."""
     if is_described(device.index):
         with _disable_current_modes():
             return torch.empty(shape, dtype=dtype, device="meta")

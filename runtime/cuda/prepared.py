@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,17 +31,9 @@ LARGE_BUFFERS = 256 * MIB
 Result = TypeVar("Result")
 
 
-class StepDown(Protocol):
-    """Function that runs a direction by the plan that it is given, or by another that has room."""
-
-    def __call__(
-        self,
-        own: KernelPlan,
-        run: Callable[[KernelPlan], Result],
-        steps: int,
-        failed: Exception | None = None,
-    ) -> Result:
-        """Return what `run` gives, which launches a plan; `failed` is why its own plan did."""
+# Runs a direction by its plan, of so many steps, or by another that has room, and gives the result
+# of that run. The error says why the plan has just failed; None where it was not tried.
+StepDown = Callable[[KernelPlan, Callable[[KernelPlan], Any], int, Exception | None], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +88,12 @@ def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) 
     def run(plan: KernelPlan) -> Result:
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
 
-    if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
-        refuse_recording()
-        return step_down(ready.plan, run, steps)  # asks first how much memory is free
-    try:
-        return launch(ready)
-    except NO_ROOM as error:
-        refuse_recording()
-        return step_down(ready.plan, run, steps, error)
+    failed: Exception | None = None
+    if ready.fixed_bytes + steps * ready.step_bytes < LARGE_BUFFERS:
+        try:
+            return launch(ready)
+        except NO_ROOM as error:
+            failed = error
+    refuse_recording()
+    found: Result = step_down(ready.plan, run, steps, failed)  # asks first how much memory is free
+    return found

@@ -47,11 +47,8 @@ def with_room(
 
     A driver may refuse what the device has room for: under MPS and in a green context a call has
     only a part of the device. A warning says which plan runs instead. `failed` is why the plan has
-    just failed, None if it was not tried; `question` is what `choose_plan` was asked.
-
-    Raises:
-        ResidencyError: no plan had room on the device.
-        torch.OutOfMemoryError: no plan's buffers had memory.
+    just failed, None if it was not tried; `question` is what `choose_plan` was asked. Where no plan
+    has room or memory, the error of the first says so.
     """
     why = str(failed) if failed else _lack_of_memory(own, steps, question)
     if not why:
@@ -59,9 +56,8 @@ def with_room(
             return run(own)
         except NO_ROOM as error:
             why = str(error)
-    for plan in _others(
-        question, own.direction, "stored" if own.resets != "constant" else own.masked
-    ):
+    masked: Masked = "stored" if own.resets != "constant" else own.masked
+    for plan in dict.fromkeys(p.kernel(own.direction) for p in all_plans(question, masked)):
         if plan == own or _lack_of_memory(plan, steps, question):
             continue
         try:
@@ -106,14 +102,6 @@ def free_bytes(device: int) -> int:
     return new + reserved - torch.cuda.memory_allocated(device)
 
 
-def _others(
-    question: PlanQuestion, direction: Direction, masked: Masked = False
-) -> tuple[KernelPlan, ...]:
-    """Return all kernel plans of a direction, in the order of the plans that they are of."""
-    plans = all_plans(question, masked)
-    return tuple(dict.fromkeys(plan.kernel(direction) for plan in plans))
-
-
 @lru_cache(maxsize=2048)
 def ready_for(
     layer_call: LayerCall,
@@ -126,10 +114,7 @@ def ready_for(
     masked: Masked,
     like: int = DENSE_STEPS,
 ) -> Prepared:
-    """Choose a plan for a direction of a call of any number of steps, and prepare it.
-
-    The plan is the best for calls of `like` steps.
-    """
+    """Choose the plan of a direction that is best for calls of `like` steps, and prepare it."""
     check_counts(0, batch, heads)
     question = question_of(layer_call, batch, heads, dim, dtype, device, like)
     plan = choose_plan(question, direction, masked).kernel(direction)

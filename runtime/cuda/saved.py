@@ -14,12 +14,7 @@ _OF_NUMBER = 2
 
 
 def saved_shape(facts: Facts, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of what is saved of some steps.
-
-    Args:
-        facts: of the cell.
-        sizes: T, B, N and D.
-    """
+    """Return the shape of what is saved of some steps; the sizes are T, B, N and D."""
     *outer, dim = sizes
     values = len(facts.saved)
     if not facts.statistics:
@@ -32,13 +27,8 @@ def saved_shape(facts: Facts, sizes: Sequence[int]) -> tuple[int, ...]:
 def saved_parts(facts: Facts, saved: Tensor, dim: int) -> tuple[Tensor, Tensor | None]:
     """Return the values of units, (T, B, N, D, saved), and the memory of the numbers of heads.
 
-    The numbers are (T, B, N, numbers), in the accuracy of the kernels. There is no memory of them
-    where nothing is saved.
-
-    Args:
-        facts: of the cell.
-        saved: contiguous, of the shape that `saved_shape` gives.
-        dim: units per head.
+    The numbers are (T, B, N, numbers), in the accuracy of the kernels; there is no memory of them
+    where nothing is saved. `saved` is contiguous, of the shape that `saved_shape` gives.
     """
     if not facts.statistics:
         return saved, None

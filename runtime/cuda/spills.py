@@ -41,13 +41,10 @@ def spilled_bytes(cell: CellSpec, plan: KernelPlan) -> int:
 def least_spilling(
     asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan] = ()
 ) -> tuple[Plan, bool]:
-    """Return the first of a few plans whose kernels spill little, else the one that spills least.
+    """Return the first of a few plans that spills little, or else the least, and whether it does.
 
     They are the plan, the same with more registers per thread, and the others, in this order. At
     most `_MORE_PLANS` besides the plan are compiled. A warning says if all spill much.
-
-    Returns:
-        The plan, and whether its kernels spill little.
     """
     found: list[tuple[Plan, int]] = []
     for each in islice(_distinct(asked, plan, directions, others), 1 + _MORE_PLANS):

@@ -141,10 +141,7 @@ class CudaTarget(Target):
         stored: Sequence[bool],
         donated: bool = False,
     ) -> Forward:
-        """Run a forward that may save gates for a backward, and stores some states.
-
-        A plan of a cell with stages saves them, whatever the call asks for: see `question_of`.
-        """
+        """Run a forward that stores some states; a plan of stages saves gates in any case."""
         wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
         return kernels.forward(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Running
 from .driver.graphs import Graph, graph_of
-from .ops import Fill, Launch
+from .launch import Fill, Launch
 from .products.multiply import Multiply
 
 # Graphs of one operation: a loop of calls has two sets of addresses, or a few.

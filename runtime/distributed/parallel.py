@@ -71,7 +71,9 @@ class Parallel(RNN):
         `states` and its other name `hx` are those of this rank's heads, (num_layers, B, hidden / n)
         each, or DTensors.
         """
-        if not (self._agreed or torch.compiler.is_compiling() or _is_capturing(self._mesh)):
+        cuda = self._mesh.device_type == "cuda"
+        captures = cuda and torch.cuda.is_current_stream_capturing()
+        if not (self._agreed or torch.compiler.is_compiling() or captures):
             self._first_call(x)
         return super().forward(x, self._own(states), hx=self._own(hx), **more)
 
@@ -253,7 +255,3 @@ def of_layer(ragged: Ragged | None, part: slice) -> Ragged | None:
     if ragged is None or ragged.reset_to is None:
         return ragged
     return ragged._replace(reset_to=[value[part] for value in ragged.reset_to])
-
-
-def _is_capturing(mesh: DeviceMesh) -> bool:
-    return mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing()

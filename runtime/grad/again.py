@@ -11,7 +11,6 @@ from torch import _VF, Tensor, nn
 
 from ..call.call import Call, Tensors
 from ..call.forms import TorchForm
-from ..call.ragged import Places
 from ..call.settings import text_of_call
 from ..call.tensors import SomeTensors
 from .compute import sequences_of
@@ -73,7 +72,7 @@ def differentiate_again(
     by_torch = isinstance(call.form, TorchForm) and (call.ragged is None or packed)
     named = call.named(flat)
     if named.places is not None:
-        return _of_padded(call, named, named.places, kept, needs, gradients)
+        return _of_padded(call, named, kept, needs, gradients)
     if by_torch or call.single:
         inputs = _apart(flat)
         with torch.enable_grad():
@@ -98,14 +97,11 @@ def differentiate_again(
 
 
 def _of_padded(
-    call: Call,
-    tensors: Tensors,
-    places: Places,
-    kept: Kept,
-    needs: Sequence[bool],
-    gradients: SomeTensors,
+    call: Call, tensors: Tensors, kept: Kept, needs: Sequence[bool], gradients: SomeTensors
 ) -> list[Tensor | None]:
     """Return the gradients of a call on packed rows, by that on padded ones."""
+    places = tensors.places
+    assert places is not None
     count, end = call.sequences, len(tensors.before_weights()) - len(tensors.unweighted)
     padded, wanted = tensors.padded(places), [*needs[: end - 2], *needs[end:]]
     own = call._replace(ragged=padded.ragged and padded.ragged.kind), padded.flat()

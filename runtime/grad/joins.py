@@ -39,12 +39,8 @@ class Place(NamedTuple):
 class Join(NamedTuple):
     """Batch of calls as one. In each method `dims` are the axes of the batch, as in `vmap`.
 
-    Attributes:
-        one: each of the calls.
-        size: number of calls.
-        of_heads: whether heads lie beside each other; else rows do.
-        full: heads, or rows, of each call.
-        places: of each tensor of a call, in the flat order.
+    They are `size` calls like `one`, of `full` heads, if these lie beside each other, or rows each,
+    and `places` those of each tensor of a call, in the flat order.
     """
 
     one: CallText

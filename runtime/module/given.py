@@ -56,10 +56,7 @@ class Given(Weighted):
         generator: Generator | None,
         reset: Any = None,
     ) -> tuple[CellSpec, Any]:
-        """Return the cell that a call runs, and its inputs with those that it draws.
-
-        Arguments are the caller's, and `axes` those of x but the last.
-        """
+        """Return the cell that a call on x with such axes runs, and its inputs with those drawn."""
         sample = self.training if sample is None else sample
         if not isinstance(x, Tensor) or x.ndim != len(axes) + 1:
             return self.cell, inputs  # the checks say what is wrong
@@ -75,10 +72,7 @@ class Given(Weighted):
         return draws_of_module(cell, drawing, x, axes, self._sizes())
 
     def _settings(self, training: bool, cell: CellSpec | None = None) -> Settings:
-        """Return the settings of a call: features are dropped between layers in `training`.
-
-        `cell` is the one that runs, where it is not that of the module but its mean.
-        """
+        """Return the settings of a call of the module's cell or its mean, in training or not."""
         dropout = self.dropout if training else 0.0
         sizes = self.num_layers, self.bidirectional, self.heads, self.hidden_size // self.heads
         choice = Choice(self.variant, self.save, self.precision)

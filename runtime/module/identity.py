@@ -97,11 +97,7 @@ def _digest(cell: CellSpec) -> str:
 
 
 def _values(cell: CellSpec) -> list[str]:
-    """Return the cell's results over two steps of fixed numbers, in float64.
-
-    What calls draw is 0 there: weights of a cell with zoneout or noise are those of the cell
-    without.
-    """
+    """Return the cell's results over two steps of fixed numbers, in float64; what is drawn is 0."""
     numbers, drawn = _numbers(), cell.drawn
 
     def draw(*shape: int) -> Tensor:

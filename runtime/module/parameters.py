@@ -38,8 +38,8 @@ def weights_of_layer(
 ) -> dict[str, Named]:
     """Return the weights of one direction of a layer, by name.
 
-    `end` ends the attributes, for example `_l0`. `projected` counts the features of h per head if
-    they are fewer than the units; else it is 0.
+    `end` ends the attributes, `_l0` for example. `projected` counts the features of h per head, or
+    is 0.
     """
     dense = len(cell.dense_pairs)
     own = reads_output(cell).count(False) if projected else 0

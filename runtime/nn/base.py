@@ -34,7 +34,8 @@ class Kind(NamedTuple):
         return Settings(self.cell, *sizes, dropout, "auto", Choice(), form=self.form)
 
 
-_KINDS = {
+# By torch's word for a module.
+KINDS = {
     "LSTM": Kind(lstm, TORCH, 4),
     "GRU": Kind(gru, TORCH_GRU, 3),
     "RNN_TANH": Kind(elman, TORCH, 1),
@@ -43,11 +44,6 @@ _KINDS = {
 
 
 Own = TypeVar("Own", bound="OnKernels")
-
-
-def kind_of(mode: str) -> Kind | None:
-    """Return the kind of a module by torch's word for it; None if this package has no such cell."""
-    return _KINDS.get(mode)
 
 
 def of_torch(theirs: type[nn.Module]) -> Callable[[type[Own]], type[Own]]:

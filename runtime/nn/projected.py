@@ -13,8 +13,8 @@ from ..call.call import Tensors
 from ..call.plain import is_watched
 from ..call.settings import Settings
 from ..call.tensors import SomeTensors, States
+from ..run.projected.direction import Part, parts_of, projected
 from ..run.projected.layers import whole_layer
-from ..run.projected.weights import Part, parts_of, projected
 from ..run.route import run_call
 from .conversion.faster import kernels_project
 from .own import is_strided

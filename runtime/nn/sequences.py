@@ -21,7 +21,7 @@ from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
 from ..run.route import run_call, run_step
 from ..targets.target import Target
-from .base import Kind, OnKernels, kind_of
+from .base import KINDS, Kind, OnKernels
 from .own import (
     between_graphs,
     check_packed,
@@ -130,7 +130,7 @@ class Sequences(OnKernels):
         return kind.settings(*sizes, float(self._dropout))
 
     def _cell_kind(self) -> Kind | None:
-        return kind_of(self.mode)
+        return KINDS.get(self.mode)
 
     def _names(self) -> list[str | None]:
         found: list[str | None] = []
@@ -230,7 +230,7 @@ class Cells(OnKernels):
 
     def _cell_kind(self) -> Kind | None:
         name = self.torch_class.__name__.removesuffix("Cell")
-        return kind_of(f"RNN_{self.nonlinearity.upper()}" if name == "RNN" else name)
+        return KINDS.get(f"RNN_{self.nonlinearity.upper()}" if name == "RNN" else name)
 
     def _names(self) -> list[str | None]:
         biases = ("bias_ih", "bias_hh") if self.bias else (None, None)

@@ -13,10 +13,9 @@ from .ops import Allocate, AllocateTogether, Free, Op, View
 
 
 class Slot:
-    """Memory of a tensor, or of its storage if `own`; neither is kept, so it is freed as usual."""
+    """Memory of a tensor at an address, or of its storage if `own`; neither is kept."""
 
     def __init__(self, tensor: Tensor, begin: int, own: bool) -> None:
-        """Make it from a tensor, whose first element is at the address `begin`."""
         self.storage, self.dtype = weak_storage(tensor), tensor.dtype
         self.size, self.stride = tuple(tensor.shape), tensor.stride()
         self.offset = int(tensor.storage_offset())

@@ -13,7 +13,7 @@ from ...codegen.shape import Reverse
 from ...codegen.spaces import Table
 from ..call.facts import Called, facts_of
 from ..call.tensors import Saved, SomeTensors
-from .multiplier import TORCH, Multiplier, Spans, room_for, spans_of, sum_parts
+from .multiplier import TORCH, Multiplier, room_for, spans_of, sum_parts
 
 
 def gates_again(
@@ -99,33 +99,17 @@ def sums_over_time(
     found = room_for(rows, first, spans, dim)
     whole = ((slice(heads), reverse),)
     for own, order in both_directions(heads) if reverse == "half" else whole:
-        initial = None if initial_state is None else initial_state[:, own]
-        _sum_into(found[:, own], rows[:, own], initial, states[:, :, own], spans, multiplier, order)
+        to, factors, over_time = found[:, own], rows[:, own], states[:, :, own]
+        if order:
+            first_rows, later, previous = factors[others:], factors[:others], over_time[1:]
+        else:
+            first_rows, later, previous = factors[:batch], factors[batch:], over_time[:-1]
+        if initial_state is not None:
+            before = initial_state[:, own].transpose(0, 1)
+            multiplier.mm_into(to[0], first_rows.permute(1, 2, 0), before)
+        previous = previous.reshape(others, *previous.shape[2:])
+        sum_parts(to, first, later, previous, spans, multiplier)
     return found
-
-
-def _sum_into(
-    to: Tensor,
-    rows: Tensor,
-    initial_state: Tensor | None,
-    states: Tensor,
-    spans: Spans,
-    multiplier: Multiplier,
-    reverse: Reverse,
-) -> None:
-    """Write the partial sums of heads of one direction, or all of them into the only part."""
-    steps, batch, heads, dim = states.shape
-    others = (steps - 1) * batch
-    if reverse:
-        first, later, previous = rows[others:], rows[:others], states[1:]
-    else:
-        first, later, previous = rows[:batch], rows[batch:], states[:-1]
-    previous = previous.reshape(others, heads, dim)
-    place = 0
-    if initial_state is not None:
-        multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
-        place = 1
-    sum_parts(to, place, later, previous, spans, multiplier)
 
 
 def recurrent_sums(
@@ -138,18 +122,12 @@ def recurrent_sums(
     multiplier: Multiplier,
     reverse: Reverse = False,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sum d_R[gate] = d_gate s_{t-1} over time and batch, by a GEMM per head, source and tensor.
+    """Return d_R[gate] = d_gate s_{t-1} over time and batch as work that is left: parts, and sums.
 
-    Args:
-        d_R: takes the result, (Gr, N, D out, D in).
-        d_wx: gradients of the gates with input, (T, B, N, D, Gx).
-        d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
-        states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
-        initial_states: (B, N, D) each; None for each that is known to be zero.
-
-    Returns:
-        The work that is left: each part of d_R, and the partial sums (parts, …) that it is the sum
-        of.
+    Each part of d_R, (Gr, N, D out, D in), is the sum of partial sums (parts, …), of a GEMM per
+    head, source and tensor. Gradients of gates are (T, B, N, D, Gx), and of those without input (T,
+    B, N, D, G - Gx). States that no R multiplies may be empty; initial ones are None where they are
+    known to be zero.
     """
     steps, batch, heads, dim, _ = d_wx.shape
     if not steps:
@@ -179,13 +157,9 @@ def called_sums(
     saved: Tensor,
     multiplier: Multiplier,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sum d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
+    """Return d_R[gate] = d_gate y over time and batch, where a called gate multiplies y.
 
-    Arguments and result are as in `recurrent_sums`.
-
-    Args:
-        called: the matrices of called gates.
-        saved: the values that the forward saved, (T, B, N, D, saved), with the values y.
+    Arguments and result are as in `recurrent_sums`; `saved`, (T, B, N, D, saved), has the values y.
     """
     steps, batch, heads, dim, inputs = d_wx.shape
     rows, left = steps * batch, list[tuple[Tensor, Tensor]]()

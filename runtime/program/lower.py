@@ -23,10 +23,8 @@ def lower(
 ) -> tuple[Program, list[Any]]:
     """Return the program of a call and its results, which have no memory either.
 
-    Args:
-        compute: makes the call.
-        inputs: all tensors that it reads, on torch's device "meta".
-        device: that the call takes them to be on.
+    `inputs` are all tensors that the call reads, on torch's device "meta"; it takes them to be on
+    `device`.
     """
     address_of = _Addresses()
     with Recorder(inputs, address_of) as recorder, _OnDevice(device, address_of):

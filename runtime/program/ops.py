@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from .text import bytes_text, tensor_text
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+
+_DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 
 
 def aligned(addresses: Sequence[int]) -> bool:
@@ -60,8 +63,8 @@ class Running:
 
     Attributes:
         owner: the stream whose lasting memory is used: the current one, also if another captures.
-        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
-        addresses: by slot.
+        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants;
+            addresses are by slot too.
         beside: the stream of torch beside the current one, while there is one.
         spent: whether an input of the call has been overwritten.
         undo: steps to take if the run fails, the last one first.
@@ -115,7 +118,7 @@ class Op(ABC):
 
 
 class Addressed(Op):
-    """Operation on memory that is given by addresses, among other numbers.
+    """Operation on memory whose addresses, 0 for none, are at `words` of 64-bit numbers.
 
     Until its memory is placed, it runs on the addresses that it was made with.
     """
@@ -123,7 +126,6 @@ class Addressed(Op):
     __slots__ = ("_numbers", "_words", "lane", "places")
 
     def __init__(self, numbers: array[int], words: Sequence[int], lane: int | None = None) -> None:
-        """Make it from 64-bit numbers, of which those at `words` are addresses, or 0 for none."""
         self._numbers, self._words, self.lane = numbers, words, lane
         self.places: Sequence[tuple[int, int, int]] = ()
 
@@ -145,6 +147,47 @@ class Addressed(Op):
         for word, slot, offset in self.places:
             numbers[word] = addresses[slot] + offset
         return numbers
+
+
+# An integer, a double, or the address of a tensor; None for null.
+Field = int | float | Tensor | None
+
+
+class Native(Addressed):
+    """Call of a function of a library, whose only argument is a struct of fields of eight bytes.
+
+    The fields are in the struct's order, with those of arrays in line.
+    """
+
+    __slots__ = ("_fields", "_function")
+
+    def __init__(self, function: Callable[[bytes], object], fields: Sequence[Field]) -> None:
+        numbers = [f if f.__class__ is int else 0 if f is None else _number(f) for f in fields]
+        super().__init__(array("q", numbers), ())
+        self._function, self._fields = function, fields
+
+    def place(self, recorder: Recorder) -> Sequence[int]:
+        """Return the slots of its addresses, and take those of each run from here on."""
+        self._words = [i for i, f in enumerate(self._fields) if isinstance(f, Tensor)]
+        self._fields = ()  # it holds no tensor of a call
+        return super().place(recorder)
+
+    def text(self, name: Name) -> str:
+        """Return it in words."""
+        called = getattr(self._function, "__name__", "a function")
+        return f"call {called} on {', '.join(self.named(name).values())}"
+
+    def __call__(self, running: Running) -> None:
+        """Call it."""
+        self._function(self.filled(running).tobytes())
+
+
+def _number(field: float | Tensor) -> int:
+    """Return the address of a tensor, or the bits of a double."""
+    if isinstance(field, Tensor):
+        return field.data_ptr()
+    number: int = _INTEGER.unpack(_DOUBLE.pack(field))[0]
+    return number
 
 
 class Allocate(Op):

@@ -72,13 +72,9 @@ def refuse_recording() -> None:
 
 
 class Parts(NamedTuple):
-    """Parts of a program.
+    """Parts of a program, of which the operations make so many tensors.
 
-    Attributes:
-        made: how many tensors the operations make.
-        constants: tensors that outlive calls: the first has the slot -1, the second -2.
-        results: None for each that there is not.
-        empty: how many inputs have no elements.
+    Constants outlive calls: the first has the slot -1, the second -2. So many inputs are empty.
     """
 
     ops: Sequence[Op]
@@ -91,15 +87,13 @@ class Parts(NamedTuple):
 class Recorder(TorchDispatchMode):
     """Recorder of one call, as a context around it. A call that is `refused` cannot be replayed.
 
-    Attributes:
-        runs: whether the call does what it records, on a device that is there.
-        launches: how many it has recorded.
+    It `runs` what it records on a device that is there. Else nothing runs, and `address_of` gives
+    the addresses of tensors without memory. It counts its launches.
     """
 
     def __init__(
         self, inputs: Sequence[Tensor], address_of: Callable[[Tensor], int] | None = None
     ) -> None:
-        """Make it; `address_of` gives the addresses of tensors without memory: nothing runs."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.runs, self.launches = address_of is None, 0
         self._address = address_of or Tensor.data_ptr
@@ -142,7 +136,7 @@ class Recorder(TorchDispatchMode):
 
     def add(self, op: Op) -> None:
         """Add an operation that torch does not see."""
-        slots = set(op.place(self))
+        slots, divided = set(op.place(self)), (self._split, self._beside) != (None, None)
         if op.order == "join":
             # Other streams may use their memory until then.
             slots, self._beside = self._beside or set(), None
@@ -151,16 +145,13 @@ class Recorder(TorchDispatchMode):
             slots, self._split = self._split or set(), None
         elif op.lane is not None and self._beside is not None:
             self._beside |= slots
-        elif op.lane is not None or (op.order == "split" and self._is_divided()):
+        elif op.lane is not None or (op.order == "split" and divided):
             self.refused = True  # nothing says when it has run
         self._add(op, slots)
         if op.order == "fork":
             self._beside, self._launching = set(), True
         elif op.order == "split":
             self._split = set()
-
-    def _is_divided(self) -> bool:
-        return self._split is not None or self._beside is not None
 
     @contextmanager
     def as_one(self, make: Callable[[Sequence[Op], Sequence[int]], Op]) -> Iterator[None]:

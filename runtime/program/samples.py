@@ -106,11 +106,10 @@ def _of_diagonals(
     for weight, gate in layout.diagonal_gates.items():
         source, number = layout.diagonal_sources[weight].number, gate.number
         before = states_before(firsts[source], states[source], reverse)
-        others = found.d_others
-        d_gate = found.d_wx[..., number] if others is None or number < inputs else None
-        if d_gate is None and others is not None:
-            d_gate = others[..., number - inputs]
-        assert d_gate is not None
+        has_input = number < inputs
+        d_gates = found.d_wx if has_input else found.d_others
+        assert d_gates is not None
+        d_gate = d_gates[..., number if has_input else number - inputs]
         sums.append(_sum(d_gate * before.transpose(0, 1), sizes))
     return torch.stack(sums, 1) if sums else found.d_R_diag
 

@@ -209,10 +209,7 @@ class Seen:
         return self._entries.get(key)
 
     def again(self, key: Hashable) -> bool:
-        """Return True if a call of this key came before. Only such calls are worth an entry.
-
-        Sequences may have another length each time.
-        """
+        """Return True if a call of this key came before: one that never does is worth no entry."""
         if key in self._keys:
             return True
         if len(self._keys) >= self._most:

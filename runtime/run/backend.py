@@ -27,11 +27,7 @@ def backend_of(settings: Settings, device: torch.device) -> str:
 
 
 def _backend_of_stages(settings: Settings, name: str) -> str:
-    """Return "reference" for a cell whose step has stages, which kernels of a backend do not run.
-
-    Raises:
-        PlanError: kernels were asked for by name.
-    """
+    """Return "reference" for a cell with stages that kernels do not run, unless they were named."""
     cell = settings.cell
     if settings.backend != "auto":
         check_one_stage(cell, name, 'backend="auto"')

@@ -22,6 +22,8 @@ from ..call.plain import is_transformed
 
 # Fills an empty tensor from a distribution with the numbers of its arguments.
 Fill = Callable[[Kind, Sequence[float], Tensor], Tensor]
+# T, B, N and D.
+Rows = tuple[int, int, int, int]
 
 
 class Drawing(NamedTuple):
@@ -52,13 +54,7 @@ class Undrawn(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Sizes of what a module's call draws besides rows and steps.
-
-    Attributes:
-        parts: layers times directions.
-        heads: of each direction of a layer.
-        dim: units per head.
-    """
+    """Sizes of what a module's call draws: layers times directions, heads, units per head."""
 
     parts: int
     heads: int
@@ -66,13 +62,7 @@ class Sizes(NamedTuple):
 
 
 def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
-    """Return the cell that a call runs: its mean where nothing is drawn, and no draw is passed.
-
-    Args:
-        cell: the caller's.
-        inputs: the argument of the call.
-        sample: whether it draws what is not passed.
-    """
+    """Return the cell that a call runs: its mean where nothing is drawn, and no draw is passed."""
     if sample or not cell.drawn:
         return cell
     mean = cell.mean()
@@ -93,11 +83,8 @@ def with_draws(
 ) -> Any:
     """Return the argument `inputs` with those that the caller left out.
 
-    Args:
-        drawing: its `reset` is (T, B) of bool.
-        like: a tensor of the call, for dtype and device.
-        shape: of what is drawn, (parts, T, B, N, D).
-        as_given: gives what is drawn the axes of `inputs`.
+    The `reset` of `drawing` is (T, B) of bool. `like` gives dtype and device, and `shape` is that
+    of what is drawn, (parts, T, B, N, D), which `as_given` gives the axes of `inputs`.
     """
     inputs, sample, generator, reset = drawing
     missing = {name: draw for name, draw in cell.drawn.items() if not passed(name, inputs)}
@@ -131,10 +118,8 @@ def fill(
 def draws_of_module(cell: CellSpec, drawing: Drawing, x: Tensor, axes: str, sizes: Sizes) -> Any:
     """Return the argument `inputs` of a module's call with those that the caller left out.
 
-    Args:
-        drawing: its `reset` is in the layout of x without its last axis.
-        x: as the caller gives it.
-        axes: of x without the last one: "TB", "BT", "T", "B" or "".
+    The `reset` of `drawing` is in the layout of x without its last axis, whose `axes` are "TB",
+    "BT", "T", "B" or "".
     """
     rows = dict(zip(axes, x.shape, strict=False))
     shape = sizes.parts, rows.get("T", 1), rows.get("B", 1), sizes.heads, sizes.dim
@@ -154,6 +139,29 @@ def _as_given(axes: str, draws: Tensor) -> Tensor:
     return with_rows if "T" in axes else with_rows.squeeze(1)
 
 
+def draws_of_scan(cell: CellSpec, wx: Any, drawing: Drawing) -> tuple[CellSpec, Any]:
+    """Return the cell that a call of `rnnc.scan` runs, and its inputs with those that it draws.
+
+    Arguments are the caller's; where wx is wrong, the checks of the call say it.
+    """
+    inputs, sample, generator, reset = drawing
+    if not isinstance(wx, Tensor) or wx.layout != torch.strided or wx.ndim != 5:
+        return cell, inputs
+    check_drawing(sample, generator, wx.device)
+    cell = cell_of_call(cell, inputs, sample)
+    batch, steps, heads, dim, _ = wx.shape
+    in_time = reset.t() if isinstance(reset, Tensor) and reset.ndim == 2 else None
+    shape = steps, batch, heads, dim
+    return cell, with_draws_of_scan(cell, drawing._replace(reset=in_time), wx, shape)
+
+
+def with_draws_of_scan(
+    cell: CellSpec, drawing: Drawing, wx: Tensor, shape: tuple[int, int, int, int]
+) -> Any:
+    """Return inputs of padded rows with those drawn, (B, T, N, D) each; the `reset` is (T, B)."""
+    return with_draws(cell, drawing, wx, (1, *shape), lambda draws: draws[0].transpose(0, 1))
+
+
 def drawn(
     draw: Draw,
     numbers: Sequence[float],
@@ -166,13 +174,8 @@ def drawn(
 
     What is drawn once per sequence has one step, or with resets one value from each of them to the
     next, whichever direction the cell runs in: each step then reads the draw of the step where its
-    part of the row begins. So nothing waits for a GPU.
-
-    Args:
-        numbers: of the distribution's arguments.
-        fill: fills an empty tensor.
-
-    Other arguments and the result are as in `with_draws`.
+    part of the row begins. So nothing waits for a GPU. `fill` takes the numbers of the
+    distribution's arguments. All else is as in `with_draws`.
     """
     parts, steps, batch, *plane = shape
     once = draw.per == "sequence"
@@ -199,11 +202,7 @@ def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def check_drawing(sample: Any, generator: Any, device: torch.device) -> None:
-    """Check the arguments `sample` and `generator` of a call.
-
-    Raises:
-        TensorError: `sample` is no bool, or `generator` none of torch on the call's device.
-    """
+    """Refuse a `sample` that is no bool, and a `generator` that is none on the call's device."""
     check_flag("sample", sample)
     if generator is None:
         return
@@ -219,11 +218,7 @@ def check_drawing(sample: Any, generator: Any, device: torch.device) -> None:
 
 
 def check_step(cell: CellSpec, inputs: Any) -> None:
-    """Refuse a step that would have to draw what is drawn once per sequence.
-
-    Raises:
-        TensorError: names the input.
-    """
+    """Refuse a step that would have to draw what is drawn once per sequence."""
     for name, draw in cell.drawn.items():
         if draw.per == "sequence" and not passed(name, inputs):
             raise TensorError(

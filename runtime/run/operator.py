@@ -163,7 +163,7 @@ def _is_known(choice: Choice) -> bool:
 
 
 def _settings(constants: tuple[Any, ...], precision: Precision) -> Settings:
-    settings = settings_of_constants(*constants)
+    settings = settings_of_constants(constants)
     return settings._replace(choice=settings.choice._replace(precision=precision))
 
 

@@ -27,14 +27,10 @@ def ragged_of(
 ) -> Ragged | None:
     """Return the lengths and resets of a module's call over time, checked; None without any.
 
-    Args:
-        sizes: layers times directions, and the features of each state.
-        x: as the caller gives it, checked.
-        lengths: (B,), or () for one sequence.
-        reset: in x's layout without its last axis.
-        reset_to: for each state (layers * directions, hidden), the same with B or, for what is
-            stored for each step, with x's first axes in between: (L, B, T, hidden) where x is
-            (B, T, input).
+    `sizes` are layers times directions, and the features of each state. x is as the caller gives
+    it, checked, `lengths` are (B,), or () for one sequence, and `reset` is in x's layout without
+    its last axis. `reset_to` is (layers * directions, hidden) for each state, the same with B or,
+    of what is stored for each step, with x's first axes in between.
     """
     if lengths is None and reset is None and reset_to is None:
         return None
@@ -107,15 +103,10 @@ def unweighted_of(
 ) -> tuple[Tensor, ...]:
     """Return the inputs of a module's call in the form of `Tensors`.
 
-    Args:
-        inputs: the argument, by name: x's axes without the last one, and then none, or units as
-            (hidden), or heads and units; 1 in place of a size where all have one value. An axis
-            of layers and directions may come before them. Where a shape has two meanings, it is
-            that without this axis.
-        x: as the caller gives it, checked.
-        axes: of x without the last one: "TB", "BT", "T", "B" or "".
-
-    What is drawn later stays as it is.
+    Each has x's `axes` without the last one ("TB", "BT", "T", "B" or ""), and then none, or units
+    as (hidden), or heads and units; 1 in place of a size where all have one value. An axis of
+    layers and directions may come before them. Where a shape has two meanings, it is that without
+    this axis. What is drawn later stays as it is.
     """
     check_names_of_inputs(cell, inputs)
     found = []

@@ -38,15 +38,10 @@ def run_call(
 ) -> Results:
     """Run a call of all layers by the way that its tensors and torch's modes leave.
 
-    Args:
-        settings: of the caller, with the dropout of this call.
-        tensors: the caller's, checked.
-        asked: the results that are wanted, and whether x is wx; the rest follows from the tensors.
-        remember: is told what the call became, if kernels run it directly.
-
-    Returns:
-        The states of the last layer at all steps, as many as are asked for, and all states after
-        the last step.
+    `settings` have the dropout of this call, and tensors are the caller's, checked. `asked` are the
+    results that are wanted, and whether x is wx; the rest follows from the tensors. `remember` is
+    told what the call became, if kernels run it directly. The results are the states of the last
+    layer at all steps, as many as are asked for, and all states after the last step.
     """
     name = backend_of(settings, tensors.x.device)
     if settings.order == "wavefront" and settings.layers > 1 and len(tensors.x) > 1:
@@ -120,10 +115,7 @@ def direct_call(settings: Settings, tensors: Tensors, asked: Asked = OUTPUT) -> 
 
 
 def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
-    """Return a step that runs by kernels of its own; None where it runs as a sequence of one.
-
-    x is (B, input); `settings` have the dropout of this call.
-    """
+    """Return a step on x (B, input) that runs by its own kernels; None for a sequence of one."""
     cell = settings.cell
     if cell.inputs or cell.has_stages or (settings.dropout and settings.layers > 1):
         return None
@@ -131,10 +123,7 @@ def direct_step(settings: Settings, tensors: Tensors) -> Ready | None:
 
 
 def input_of_step(cell: CellSpec, x: Any) -> Any:
-    """Return x of a step, (B, input), as it runs: as a sequence of one if the cell has stages.
-
-    What is no such tensor is returned as it is, for checks that come later.
-    """
+    """Return x (B, input) of a step as a sequence of one if the cell has stages, else as it is."""
     if cell.has_stages and isinstance(x, Tensor) and x.ndim == 2:
         return x.unsqueeze(0)
     return x
@@ -146,9 +135,7 @@ def runs_as_one_row(
     """Return True if packed sequences that begin with initial values run where they lie.
 
     They are one row then, which begins anew at each of them. Else they are copied to padded rows.
-
-    Args:
-        wx: (total, N, D, Gx), of `batch` sequences, the longest of `steps`.
+    wx is (total, N, D, Gx), of `batch` sequences, the longest of `steps`.
     """
     if cell.dense_pairs or cell.drawn or not len(wx):
         return False

@@ -27,9 +27,9 @@ from ..check.masks import check_reset
 from ..check.scan import check_is_cell
 from ..check.tensor import check_kind, check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
-from ..run.draws import Drawing, cell_of_call, check_drawing
+from ..run.draws import Drawing, cell_of_call, check_drawing, with_draws_of_scan
 from ..run.route import runs_as_one_row
-from .scan import Given, run_scan, with_draws_of_scan
+from .scan import Given, run_scan
 
 
 def scan_packed(

@@ -25,7 +25,7 @@ from ..check.scan import check_is_cell, check_scan, check_wx, params_in_order
 from ..check.unweighted import unweighted_in_order
 from ..grad.node import Ready, ready_if_alike, run_ready
 from ..program.seen import Seen
-from ..run.draws import Drawing, cell_of_call, check_drawing, with_draws
+from ..run.draws import Drawing, draws_of_scan
 from ..run.known_calls import remember_ready
 from ..run.route import run_call
 from ..targets.registry import TARGETS, target_name
@@ -124,35 +124,10 @@ def scan(
         cell = check_is_cell(cell)
     choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
     if cell.drawn or sample is not True or generator is not None:
-        cell, inputs = _sampled(cell, wx, Drawing(inputs, sample, generator, reset))
+        cell, inputs = draws_of_scan(cell, wx, Drawing(inputs, sample, generator, reset))
     given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple([state.transpose(0, 1) for state in over_time]), last
-
-
-def _sampled(cell: CellSpec, wx: Any, drawing: Drawing) -> tuple[CellSpec, Any]:
-    """Return the cell that a call of `scan` runs, and its inputs with those that it draws.
-
-    Arguments are the caller's; where wx is wrong, the checks of the call say it.
-    """
-    inputs, sample, generator, reset = drawing
-    if not isinstance(wx, Tensor) or wx.layout != torch.strided or wx.ndim != 5:
-        return cell, inputs
-    check_drawing(sample, generator, wx.device)
-    cell, (batch, steps, heads, dim, _) = cell_of_call(cell, inputs, sample), wx.shape
-    in_time = reset.t() if isinstance(reset, Tensor) and reset.ndim == 2 else None
-    shape = steps, batch, heads, dim
-    return cell, with_draws_of_scan(cell, drawing._replace(reset=in_time), wx, shape)
-
-
-def with_draws_of_scan(
-    cell: CellSpec, drawing: Drawing, wx: Tensor, shape: tuple[int, int, int, int]
-) -> Any:
-    """Return inputs of padded rows with those that the call draws, (B, T, N, D) each.
-
-    The `reset` of `drawing` is (T, B), and the shape T, B, N and D.
-    """
-    return with_draws(cell, drawing, wx, (1, *shape), lambda draws: draws[0].transpose(0, 1))
 
 
 class Given(NamedTuple):

@@ -24,10 +24,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write a file with its digest to a folder that exists.
-
-    It appears by an atomic rename, and its owner alone may write it.
-    """
+    """Write a file and its digest, by an atomic rename; its owner alone may write it."""
     unfinished = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
     # Not by `tempfile`, whose files nobody else may read.
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)

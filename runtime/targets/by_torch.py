@@ -71,10 +71,7 @@ class Packing:
         self._to_packed = step * batch + torch.arange(total, device=device) - starts[step]
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Return packed rows, (total, …) without gaps within a row, as padded ones, (T, B, …).
-
-        Their padding holds anything.
-        """
+        """Return packed rows (total, …) as padded ones (T, B, …); padding holds anything."""
         return rows.index_select(0, self._to_padded).view(*self.sizes, *rows.shape[1:])
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
@@ -93,14 +90,9 @@ def shared_states(
 ) -> list[Tensor]:
     """Return a state for each value: one for all calls, unless somebody could change or see it.
 
-    Args:
-        like: gives dtype and device.
-        values: of each state.
-        shape: of all of them.
-        most: bytes of a state that is shared.
-        constant: returns the state of a shape and a value, the same one for all calls.
-        capturing: tells if memory belongs to a graph now. No compiler has to read it: it is asked
-            last.
+    `like` gives dtype and device of states of a shape. Those of at most `most` bytes are shared:
+    `constant` returns the same one of a shape and a value for all calls. `capturing` tells if
+    memory belongs to a graph now. No compiler has to read it: it is asked last.
     """
     shape, recorder = tuple(shape), recording()
     if (

@@ -174,11 +174,8 @@ def evaluate(
 ) -> list[Tensor]:
     """Return the values of expressions as written; a shared subexpression is evaluated once.
 
-    Args:
-        roots: the expressions.
-        values: those of their symbols, by name.
-        like: a tensor, for dtype and device of numbers.
-        stages: computes called gates and reductions, of cells that have some.
+    `values` are those of symbols, by name, and `like` gives dtype and device of numbers. `stages`
+    computes called gates and reductions, of cells that have some.
     """
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):

@@ -31,12 +31,7 @@ class StagesByTorch(NamedTuple):
     runs: Tensor | None
 
     def computed(self, node: Node, known: Mapping[Node, Tensor]) -> dict[Node, Tensor]:
-        """Return what a node is, or for values that are normed together what each of them is.
-
-        Args:
-            node: a `"gate"`, `"units"` or `"member"` node.
-            known: the values of its arguments.
-        """
+        """Return what a node is, or what each value is of those normed together."""
         if node.op == "member":
             return {}  # known with the others
         if node.op == "gate":

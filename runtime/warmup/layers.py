@@ -24,10 +24,7 @@ from ..targets.target import Target
 class ModuleCall(NamedTuple):
     """Call of a module over time, with this rank's heads if they are spread over ranks.
 
-    Attributes:
-        dtype: in which the call is computed.
-        masked: whether it has lengths or resets.
-        apart: whether both directions of a layer are always two calls.
+    It is `masked` with lengths or resets. `apart` says that directions are always two calls.
     """
 
     settings: Settings

@@ -10,11 +10,11 @@ import rnnc
 import torch
 from rnnc import Constant, Gate, Input, State, bernoulli, constant, normal, sigmoid, tanh, uniform
 from rnnc.runtime.call.tensors import inputs_at
-from rnnc.runtime.grad.layers import sweep
+from rnnc.runtime.grad.layers import backward as backward_module
 from rnnc.runtime.module import given as given_module
+from rnnc.runtime.run import draws as draws_module
 from rnnc.runtime.run.draws import check_drawing
 from rnnc.runtime.scan import packed as packed_module
-from rnnc.runtime.scan import scan as scan_module
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 T, B, INPUT, HIDDEN = 6, 3, 4, 5
@@ -64,7 +64,7 @@ def draws(monkeypatch):
         monkeypatch.setattr(module, name, noted)
 
     noting(given_module, "draws_of_module")
-    noting(scan_module, "with_draws_of_scan")
+    noting(draws_module, "with_draws_of_scan")
     noting(packed_module, "with_draws_of_scan")
     return last
 
@@ -158,7 +158,9 @@ def test_a_backward_that_reads_another_draw_is_noticed(draws, monkeypatch):
     y, every = rnn(x)[0], torch.full((B,), T)
     wanted = gradients(rnn, loop(rnn, x, dict(draws), every, torch.zeros(T, B).bool()), {})
     monkeypatch.setattr(
-        sweep, "inputs_at", lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call))
+        backward_module,
+        "inputs_at",
+        lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call)),
     )
     with pytest.raises(AssertionError, match="weight_ih_l0"):
         assert_same(gradients(rnn, y, {}), wanted)

@@ -18,10 +18,10 @@ from ..limits import Limits
 from ..mma import WARP
 from ..refusal import (
     Clash,
+    Tried,
     first_clash,
     largest_beyond_gaps,
     largest_dim,
-    margins_of,
     refusal,
     refuse_float64,
 )
@@ -40,25 +40,24 @@ def block_kernels(
     Args:
         request: what the plan is asked for.
         direction: which of the two kernels.
-        close: whether a kernel may go without a margin of registers; see `margins_of`.
+        close: whether a kernel may go without a margin of registers; see `Tried`.
 
     Raises:
         PlanError: R does not fit one block, or the dtype has no matrix instructions; names the
             constraint that binds and the largest head dim that fits.
     """
-    cell, shape, limits = request.cell, request.shape, request.limits
-    refuse_float64("block", cell, shape)
-    margins = margins_of(cell, close=close)
+    refuse_float64("block", request.cell, request.shape)
+    tried = Tried.of(request.cell, request.limits, close=close)
     candidates = []
-    for count in range(1, len(margins) + 1):
+    for count in range(1, len(tried.margins) + 1):
         for rows in ROWS:
-            both = [_plans(request, d, rows, margins[:count]) for d in DIRECTIONS]
+            both = [_plans(request, d, rows, tried.margins[:count]) for d in DIRECTIONS]
             if all(both):
                 candidates.append([min(plans, key=lambda plan: plan.cost) for plans in both])
         if candidates:
             best = min(candidates, key=lambda both: sum(plan.cost for plan in both))
             return (best[DIRECTIONS.index(direction)],)
-    raise _refusal(cell, shape, limits, margins)
+    raise _refusal(tried, request.shape)
 
 
 def _plans(
@@ -149,38 +148,33 @@ def _plan(request: PlanRequest, direction: Direction, rows: int, found: Solution
     return replace(plan, estimate=estimate, save=request.save, tf32=tf32)
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
+def _clash(tried: Tried, shape: Shape) -> Clash | None:
     """The constraints that no block meets; None if there is a block plan."""
+    cell, limits, _ = tried
     rows, sizes = ROWS[0], _sizes(shape)
     return first_clash(
-        lambda d, margin: block_problem(cell, sizes, limits, d, rows, margin=margin), margins
+        tried, lambda d, margin: block_problem(cell, sizes, limits, d, rows, margin=margin)
     )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
-    clash = _clash(cell, shape, limits, margins)
-    largest = largest_block_dim(cell, shape.dtype, limits, margins)
+def _refusal(tried: Tried, shape: Shape) -> PlanError:
+    largest = largest_block_dim(tried, shape.dtype)
     wanted = "a cell with fewer gates and states: no head dim fits"
-    return refusal("block", cell, shape, limits, clash, largest, wanted)
+    return refusal("block", tried, shape, _clash(tried, shape), largest, wanted)
 
 
-def _fits(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
-) -> Callable[[int], bool]:
+def _fits(tried: Tried, dtype: Dtype) -> Callable[[int], bool]:
     """A function that says whether there is a block plan for a head dim."""
-    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
+    return lambda dim: _clash(tried, Shape(1, dim, 1, 1, dtype)) is None
 
 
 @lru_cache(maxsize=512)
-def largest_block_dim(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
-) -> int:
+def largest_block_dim(tried: Tried, dtype: Dtype) -> int:
     """The largest head dim, a multiple of 8, whose R fits one block; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype. Margins are
-    those of `margins_of`.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
     """
-    return largest_dim(_fits(cell, dtype, limits, margins), low=0, high=8, step=8)
+    return largest_dim(_fits(tried, dtype), low=0, high=8, step=8)
 
 
 def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
@@ -188,5 +182,5 @@ def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int)
 
     The number of heads does not matter: no head waits for another.
     """
-    of = cell, dtype, limits, margins_of(cell, close=True)
+    of = Tried.of(cell, limits, close=True), dtype
     return largest_beyond_gaps(largest_block_dim(*of), _fits(*of))

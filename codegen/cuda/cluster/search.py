@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,10 +17,10 @@ from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import (
     Clash,
+    Tried,
     first_clash,
     largest_beyond_gaps,
     largest_dim,
-    margins_of,
     refusal,
     refuse_float64,
 )
@@ -40,7 +40,7 @@ def cluster_kernels(
         request: what the plans are asked for.
         direction: which of the two kernels.
         exchanging: whether to refuse a cell whose blocks would exchange nothing.
-        close: whether a kernel may go without a margin of registers; see `margins_of`.
+        close: whether a kernel may go without a margin of registers; see `Tried`.
 
     Raises:
         PlanError: a direction has none; names the constraint that binds and the largest head dim
@@ -57,7 +57,7 @@ def cluster_kernels(
         >>> best.cluster * best.units
         128
     """
-    cell, shape, limits = request.cell, request.shape, request.limits
+    cell, shape = request.cell, request.shape
     refuse_float64("cluster", cell, shape)
     if exchanging and not cell.dense_pairs and not cell.has_stages:
         raise PlanError(
@@ -66,24 +66,20 @@ def cluster_kernels(
             "at least one dense recurrent matrix: the blocks of a cluster exchange its inputs",
             'variant="walk"',
         )
-    margins = margins_of(cell, close=close)
-    both = {d: _by_margins(cell, shape, limits, d, request.tf32, margins) for d in DIRECTIONS}
+    tried = Tried.of(cell, request.limits, close=close)
+    both = {d: _by_margins(tried, shape, d, request.tf32) for d in DIRECTIONS}
     if not all(both.values()):
-        raise _refusal(cell, shape, limits, margins)
+        raise _refusal(tried, shape)
     return tuple(
         replace(kernel, save=request.save, tf32=request.tf32) for kernel in both[direction]
     )
 
 
 def _by_margins(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    tf32: bool,
-    margins: Sequence[bool],
+    tried: Tried, shape: Shape, direction: Direction, tf32: bool
 ) -> tuple[ClusterPlan, ...]:
     """The plans of a direction with the first margin of registers that fits, the cheapest first."""
+    cell, limits, margins = tried
     tries: list[tuple[bool, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
     tries += [(margin, FURTHER_SIZES) for margin in margins if not margin]
     each = (_ranked(cell, shape, limits, direction, tf32, *of) for of in tries)
@@ -154,45 +150,39 @@ def _best(
     return tuple(found.values())
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
+def _clash(tried: Tried, shape: Shape) -> Clash | None:
     """The constraints that no cluster meets; None if there is a cluster plan."""
-    sizes = _sizes(shape)
+    (cell, limits, _), sizes = tried, _sizes(shape)
     return first_clash(
-        lambda d, margin: cluster_problem(cell, sizes, limits, d, margin=margin), margins
+        tried, lambda d, margin: cluster_problem(cell, sizes, limits, d, margin=margin)
     )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
-    clash = _clash(cell, shape, limits, margins)
-    largest = largest_cluster_dim(cell, shape.dtype, limits, margins)
-    if limits.cluster < min(SIZES):
+def _refusal(tried: Tried, shape: Shape) -> PlanError:
+    largest = largest_cluster_dim(tried, shape.dtype)
+    if tried.limits.cluster < min(SIZES):
         wanted = "a GPU with clusters: compute capability 9.0 or later"
     else:
         wanted = "a cell with fewer gates and states: no head dim fits"
     # A head may be too small to share, or lie between two sizes that divide into whole tiles.
     above = range(TILE_M * (shape.head_dim // TILE_M + 1), largest + 1, TILE_M)
-    larger = next(filter(_fits(cell, shape.dtype, limits, margins), above), 0)
-    return refusal("cluster", cell, shape, limits, clash, largest, wanted, larger)
+    larger = next(filter(_fits(tried, shape.dtype), above), 0)
+    return refusal("cluster", tried, shape, _clash(tried, shape), largest, wanted, larger)
 
 
-def _fits(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
-) -> Callable[[int], bool]:
+def _fits(tried: Tried, dtype: Dtype) -> Callable[[int], bool]:
     """A function that says whether there is a cluster plan for a head dim."""
-    return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
+    return lambda dim: _clash(tried, Shape(1, dim, 1, 1, dtype)) is None
 
 
 @lru_cache(maxsize=512)
-def largest_cluster_dim(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
-) -> int:
+def largest_cluster_dim(tried: Tried, dtype: Dtype) -> int:
     """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does.
 
-    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype. Margins are
-    those of `margins_of`.
+    It is found by halving; a larger head may fit beyond a gap. R and h have the dtype.
     """
-    fits = _fits(cell, dtype, limits, margins)
-    if limits.cluster < min(SIZES) or not fits(32):
+    fits = _fits(tried, dtype)
+    if tried.limits.cluster < min(SIZES) or not fits(32):
         return 0
     return largest_dim(fits, low=32, high=64, step=TILE_M)
 
@@ -204,5 +194,5 @@ def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: in
     """
     if limits.cluster < min(SIZES):
         return 0
-    of = cell, dtype, limits, margins_of(cell, close=True)
+    of = Tried.of(cell, limits, close=True), dtype
     return largest_beyond_gaps(largest_cluster_dim(*of), _fits(*of))

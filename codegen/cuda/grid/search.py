@@ -17,7 +17,7 @@ from ..cost.estimate import USUAL_STEPS, StepEstimate
 from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
-from ..refusal import margins_of, refuse_float64
+from ..refusal import Tried, refuse_float64
 from .cost import grid_start, grid_step
 from .exchange import exchanged_k_tiles
 from .largest import grid_refusal, sizes_of_group
@@ -51,39 +51,34 @@ def grid_kernels(
         direction: which of the two kernels.
         streams: whether plans may stream a part of R.
         near: how many times the lowest estimate of its cut a plan's may be.
-        close: whether a kernel may go without a margin of registers; see `margins_of`.
+        close: whether a kernel may go without a margin of registers; see `Tried`.
 
     Raises:
         PlanError: the dtype has no matrix instructions, the cell has no dense recurrent matrix, or
             its blocks do not fit the chip; names the constraint that binds and the largest head dim
             that fits.
     """
-    cell, shape, limits = request.cell, request.shape, request.limits
+    cell, shape = request.cell, request.shape
     _check(cell, shape)
     streams = streams and not cell.has_stages  # whose products come in another order
-    margins = margins_of(cell, close=close)
-    of = cell, shape, limits, direction, request.tf32
-    found = _candidates(*of, False, near, margins[:1])
-    if not found and len(margins) > 1:
-        found = _candidates(*of, False, near, margins)
+    tried = Tried.of(cell, request.limits, close=close)
+    first = tried._replace(margins=tried.margins[:1])
+    of = shape, direction, request.tf32, near
+    found = _candidates(first, *of, streams=False)
+    if not found and first != tried:
+        found = _candidates(tried, *of, streams=False)
     if streams and not found:
-        found = _candidates(*of, True, near, margins[:1])
+        found = _candidates(first, *of, streams=True)
     if not found:
-        raise grid_refusal(cell, shape, limits, streams, margins)
+        raise grid_refusal(tried, shape, streams)
     return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
 
 
 @lru_cache(maxsize=512)
 def _candidates(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    tf32: bool,
-    streams: bool,
-    near: float,
-    margins: tuple[bool, ...],
+    tried: Tried, shape: Shape, direction: Direction, tf32: bool, near: float, streams: bool
 ) -> tuple[GridPlan, ...]:
+    cell, limits, margins = tried
     inputs = _inputs(cell, shape, limits, tf32)
     sizes = (cell, sizes_of_group(shape), limits)
 

@@ -1,20 +1,73 @@
-"""Products of an alternating plan by cuBLAS, or inside the step's kernel, and R as they read it."""
+"""Products of a step of an alternating plan, by cuBLAS or inside its kernel, and their operands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
 from ....codegen.cuda.mma import TILE_N
+from ....codegen.cuda.stage_tables import stage_tables
+from ....codegen.derive import derive
+from ....codegen.layout import layout_of
 from ....codegen.shape import Direction
+from ....codegen.spaces import numbers
+from ...call.facts import facts_of
+from ...store.memo import remembered
 from ..driver.capture import Captured, captured
 from ..driver.matmul import AS_IT_IS, TRANSPOSED, ByGemmEx
 from ..products.multiply import product_kind
+
+
+class StepFacts(NamedTuple):
+    """Sizes of a step, and its products.
+
+    Attributes:
+        matrices: of each source of each product of a step: first of the states, then of the called
+            gates that each further kernel of the step needs.
+        values: numbers of a unit that kernels of a step leave for others: what stages leave, sums
+            of products in a forward, and gradients in a backward.
+        numbers: of a head, likewise.
+    """
+
+    matrices: list[list[list[int]]]
+    values: int
+    numbers: int
+
+
+@lru_cache(maxsize=512)
+def step_facts(cell: CellSpec, direction: Direction) -> StepFacts:
+    """Return the facts of a direction; from the cache folder nothing is derived for them."""
+    if not cell.has_stages:
+        layout = layout_of(cell)
+        return StepFacts([[numbers(layout.matrices_of(s)) for s in layout.sources.space]], 0, 0)
+    counts = facts_of(cell).counts
+    more = counts.gates if direction == "forward" else counts.gradients + counts.params
+
+    def make() -> list[Any]:
+        tables = stage_tables(derive(cell), direction)
+        assert tables is not None
+        states = [[matrix for _, matrix in s.pairs] for s in tables.sources if s.state >= 0]
+        called = [
+            [[matrix for _, matrix in s.pairs] for s in tables.sources if s.stage == first]
+            for first in tables.first_stages[1:]
+        ]
+        return [[states, *called], len(tables.values), len(tables.computed)]
+
+    def read(found: Any) -> StepFacts:
+        matrices, values, of_head = found
+        flat = [m for product in matrices for source in product for m in source]
+        if {type(number) for number in (*flat, values, of_head)} != {int}:
+            raise ValueError(f"no facts of a step of {cell.name}: {found!r}")
+        return StepFacts(matrices, values + more, of_head)
+
+    return remembered(cell.name, f"alternating {direction} {cell.fingerprint}", make, read)
 
 
 class KernelProduct:
@@ -154,12 +207,9 @@ def copy_pairs(
 ) -> None:
     """Copy the matrices of a source's pairs, in the order of products.
 
-    Args:
-        matrices: their numbers.
-        R: (Gr, N, D out, D in).
-        to: contiguous; what `arrange` makes of all the matrices.
-        axis: of the pairs in `to`.
-        arrange: gives some matrices, (pairs, N, D out, D in), the order of `to`.
+    R is (Gr, N, D out, D in), and `to` contiguous: what `arrange` makes of all of the matrices,
+    which have these numbers. It gives some, (pairs, N, D out, D in), the order of `to`, whose
+    `axis` is that of the pairs.
     """
     step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
     if step > 0 and [*matrices] == list(range(matrices[0], matrices[-1] + 1, step)):

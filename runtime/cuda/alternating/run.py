@@ -16,9 +16,8 @@ from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ...program.ops import Addressed, Name, Running, View
 from ...program.recorder import Recorder, issue
 from ..driver.streams import current_stream
-from ..launch import CallSizes, Launcher
+from ..launch import CallSizes, Launcher, fields_text
 from ..memory import Kept
-from ..ops import fields_text
 from .work import Work
 
 _works: Kept[Work] = Kept()

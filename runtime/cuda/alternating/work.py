@@ -24,14 +24,14 @@ from ..arguments import (
     step_args_struct,
     workspace_struct,
 )
+from ..driver.blocks import configured
 from ..driver.cublas import workspace_bytes
-from ..driver.driver import check, configured, keeping
+from ..driver.driver import check, keeping
 from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory import device_tensor, lasting_workspace, rounded
-from .products import KernelProduct, LibraryProduct
-from .stages import step_facts
+from .products import KernelProduct, LibraryProduct, step_facts
 
 # Launches a product of a step, by its number.
 Multiply = Callable[..., None]

@@ -114,10 +114,7 @@ class Chain:
 
 
 def graph_of(issue: Callable[[int], None], stream: int | None) -> Graph:
-    """Return a graph of launches on a stream that nobody else uses now; nothing runs.
-
-    The stream is that of `captured`.
-    """
+    """Return a graph of launches on a stream as `captured` takes it; nothing runs."""
     from cupy.cuda import runtime
 
     with beside_captures():

@@ -10,17 +10,9 @@ import ctypes
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from .algorithms import Proposal, cluster_of, with_small_clusters
 from .capture import beside_captures
-from .cublas import (
-    Lt,
-    Proposal,
-    blas_of,
-    check_status,
-    cluster_of,
-    lt_of,
-    with_small_clusters,
-    workspace_bytes,
-)
+from .cublas import Lt, blas_of, check_status, lt_of, workspace_bytes
 from .device import is_described
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
@@ -100,8 +92,8 @@ def aligned(address: int) -> int:
 def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Multiplies:
     """Return the launcher of products of a kind on the current device; made once.
 
-    It takes an algorithm with at most `most_cluster` blocks per cluster, if there is such a one;
-    None for any number.
+    Its algorithm has at most `most_cluster` blocks per cluster, if there is such a one; None is
+    any.
     """
     if is_described(device):
         return Multiplies()

@@ -12,9 +12,10 @@ from typing import Any
 
 from ....codegen.cuda.mma import WARP
 from ....errors import NoCudaError
+from .blocks import resident_blocks
 from .capture import beside_captures
 from .device import described_limits, is_described
-from .driver import NON_BLOCKING, check, driver_library, resident_blocks, stream_priorities
+from .driver import NON_BLOCKING, check, driver_library, stream_priorities
 
 _MULTIPROCESSORS = 1  # CU_DEV_RESOURCE_TYPE_SM
 _LARGE_CLUSTERS = 2  # CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE

@@ -26,18 +26,14 @@ from .schedule import LayersSizes, Question, Schedule, schedule_of
 
 
 class Pass:
-    """Pass over `numbers` of layers, in their order; `alone` is a layer that runs by itself."""
+    """Pass over all layers of a call of so many steps; `alone` is a layer that runs by itself."""
 
-    def __init__(
-        self,
-        asked: LayersCall,
-        schedule: Schedule,
-        alone: Prepared,
-        numbers: Sequence[int],
-        chunks: Chunks,
-    ) -> None:
+    descending = False  # whether it goes from the last layer and step to the first
+
+    def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, steps: int) -> None:
         self.asked, self.schedule, self.alone = asked, schedule, alone
-        self._numbers, self.chunks = numbers, chunks
+        self._numbers = range(len(asked.weights))[:: -1 if self.descending else 1]
+        self.chunks = Chunks(steps, schedule.chunk, self.descending)
 
     def run_all(self) -> None:
         """Run all layers, some of them at once."""
@@ -61,7 +57,8 @@ class Pass:
             self._run_together(layers, self.schedule.partition)
         else:
             for product in products:
-                product.multiply_all(self.chunks.indices)
+                for chunk in self.chunks.indices:
+                    product.multiply(chunk)
             self._end()
 
     def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:
@@ -86,8 +83,7 @@ class ForwardPass(Pass):
     """
 
     def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
-        chunks = Chunks(wx.shape[1], schedule.chunk, descending=False)
-        super().__init__(asked, schedule, alone, range(len(asked.weights)), chunks)
+        super().__init__(asked, schedule, alone, wx.shape[1])
         self.wx = wx
         self.results: list[Forward] = []
         self.masks: list[Tensor] = []
@@ -140,6 +136,8 @@ class BackwardPass(Pass):
             beside the next group, and in the last group those of a layer beside the next layers.
     """
 
+    descending = True
+
     def __init__(
         self,
         asked: LayersCall,
@@ -148,8 +146,7 @@ class BackwardPass(Pass):
         reads: LayersRead,
         finish: Callable[[int, Gradients], None],
     ) -> None:
-        chunks = Chunks(len(reads.x), schedule.chunk, descending=True)
-        super().__init__(asked, schedule, alone, range(len(asked.weights))[::-1], chunks)
+        super().__init__(asked, schedule, alone, len(reads.x))
         self.reads, self.finish, self.d_y = reads, finish, reads.d_y
         self.begun: list[tuple[int, kernels.Backward, Tensor]] = []
         self.unfinished: list[tuple[int, kernels.Backward, Tensor]] = []

@@ -24,17 +24,12 @@ class Between:
     A forward drops features of what it multiplies, a backward drops those of the product. All
     memory is allocated ahead of the first product, on the stream that frees it.
 
-    Args:
-        to: (T, B, …), the result: columns per row.
-        rows: (T, B, …), what is multiplied: K per row.
-        matrix: (K, columns), contiguous, or the transpose of such a matrix.
-        steps: per chunk.
-        mask: of dropout, like `rows` in a forward and like `to` in a backward; None for none.
-        scale: by what dropout multiplies the features that it keeps.
+    The result `to` and `rows`, which are multiplied, are (T, B, …), and the matrix (K, columns),
+    contiguous, or the transpose of such a matrix; chunks have so many steps. The mask of dropout is
+    like `rows` in a forward and like `to` in a backward, and `scale` multiplies what it keeps.
 
-    Attributes:
-        bounded: whether their kernels have clusters of at most `PRODUCT_CLUSTER` blocks, which find
-            room beside the layers of a wavefront.
+    They are `bounded` if their kernels have clusters of at most `PRODUCT_CLUSTER` blocks, which
+    find room beside the layers of a wavefront.
     """
 
     def __init__(
@@ -87,11 +82,6 @@ class Between:
         else:
             self._multiply(chunk, lane)
 
-    def multiply_all(self, chunks: Sequence[int]) -> None:
-        """Launch the products of chunks, in their order of computation, on the current stream."""
-        for chunk in chunks:
-            self._multiply(chunk, None)
-
     def _multiply(self, chunk: int, lane: Lane | None) -> None:
         """Launch the product of a chunk; torch's stream is that of the lane if there is dropout."""
         if self._dropped is not None:
@@ -121,11 +111,8 @@ def bounded_products(
 ) -> bool:
     """Return True if products between layers find room on the current device, as `Between.bounded`.
 
-    Args:
-        hidden: units of a layer.
-        gates: that take input.
-        rows: of a product: steps of the chunk times batch rows.
-        alignment: bytes that divide the addresses of all layers' input weights, at most 16.
+    `gates` of `hidden` units take input. A product has `rows`: steps of the chunk times batch rows.
+    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
     """
     # As they lie in `Between`: the rows of the weights are those of the gates.
     shapes = (rows, gates * hidden), (rows, hidden), (gates * hidden, hidden)

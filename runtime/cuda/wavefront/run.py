@@ -52,29 +52,6 @@ class Counters:
         row = layer if kind == "done" else self._layers + layer
         return self._first + _BYTES * (self._layers + row * self._chunks + chunk)
 
-    def handed(
-        self,
-        arguments: ctypes.Structure,
-        place: int,
-        layer: int,
-        steps: int,
-        hands_over: bool,
-    ) -> ctypes.Structure:
-        """Return the arguments of a layer's kernel, from those of a direction.
-
-        The layer at the first place in the order of computation waits for none. Its number is that
-        in the module, for messages. `hands_over` says that something waits for its chunks, of
-        `steps` steps.
-        """
-        return with_handover(
-            arguments,
-            self.address(Counter("ready", place)) if place else None,
-            self.address(Counter("done", place)) if hands_over else None,
-            self.address(Counter("started", place)),
-            steps,
-            layer,
-        )
-
 
 class LaterLaunch:
     """Stand-in for a launcher's `run`: keeps the arguments, and the tensors that they point to."""
@@ -208,11 +185,15 @@ class _Group:
 
     def _launch(self, place: int, lane: Lane) -> None:
         """Launch the kernel of a layer."""
-        layers, launch = self._layers, self._layers.launches[place]
-        arguments: Any = launch.arguments
+        layers, address = self._layers, self._counters.address
+        arguments: Any = layers.launches[place].arguments
         arguments.watchdog = between_layers(arguments.watchdog)
-        hands_over = place < len(layers.products)
-        handed = self._counters.handed(
-            arguments, place, layers.numbers[place], layers.chunks.size, hands_over
+        handed = with_handover(
+            arguments,
+            address(Counter("ready", place)) if place else None,  # the first waits for none
+            address(Counter("done", place)) if place < len(layers.products) else None,
+            address(Counter("started", place)),
+            layers.chunks.size,
+            layers.numbers[place],
         )
         self._kernel(self._grid, handed, lane.handle)

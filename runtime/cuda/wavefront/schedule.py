@@ -32,8 +32,8 @@ from ....codegen.shape import Direction
 from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
+from ..driver.blocks import blocks_per_multiprocessor
 from ..driver.device import device_limits, is_described
-from ..driver.driver import blocks_per_multiprocessor
 from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.stream_memory import shared_with_processes

@@ -14,9 +14,16 @@ from ...call.masks import MadeMasks
 from ...call.requests import LayersCall
 from ...call.tensors import Forward, ScanInputs, Stepped, inputs_at
 from ...targets.by_torch import Moves
-from ...targets.layers import lanes_for, packed_weights, states_for, weights_for
 from ...targets.registry import TARGETS
-from .joint import joint_ragged, joint_states, joint_weights
+from .given import (
+    joint_ragged,
+    joint_states,
+    joint_weights,
+    lanes_for,
+    packed_weights,
+    states_for,
+    weights_for,
+)
 from .rows import LayerRows, layer_rows, sizes_of
 
 
@@ -56,10 +63,7 @@ def kept_from(call: Call, flat: Sequence[Any]) -> Kept:
 def forward_layers(
     call: Call, tensors: Tensors, to: Stepped | None = None
 ) -> tuple[list[Tensor], Kept]:
-    """Return the results of all layers, and what a backward reads.
-
-    `to` has tensors for the results of a single step; see `ScanInputs`.
-    """
+    """Return the results of all layers, and what a backward reads; `to` is as in `Target.step`."""
     target, (x, states, _, ragged, _, drawn) = TARGETS[call.target], tensors
     weights = weights_for(call, tensors.weights)
     run, made, (steps, batch) = call, None, sizes_of(call, x, ragged)

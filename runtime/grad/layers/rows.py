@@ -8,21 +8,28 @@ import torch
 from torch import Tensor
 
 from ...call.call import Call, Tensors
-from ...call.ragged import Places, Ragged
+from ...call.ragged import Ragged
 from ...call.requests import InputBackward
 from ...call.tensors import SomeTensors
-from ...targets.by_torch import Packing
 from ...targets.registry import TARGETS
+
+Copy = Callable[[Tensor], Tensor]
+Copies = Callable[[Sequence[Tensor]], Tensor]
 
 
 class LayerRows:
-    """Rows that layers read and write, of all steps: features are (T, B, …), `sizes` T and B."""
+    """Rows that layers read and write, of all steps: features are (T, B, …), `sizes` T and B.
+
+    Where the call takes wx, its features are wx, (B, T, N, D, Gx), and states of one direction.
+    """
 
     def __init__(self, call: Call, sizes: tuple[int, int]) -> None:
         self._call, self.sizes = call, sizes
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
         """Return the features of a layer, from the outputs of its directions, (T, B, N, D) each."""
+        if self._call.takes_wx:
+            return outputs[0]
         (steps, batch), (heads, dim) = self.sizes, outputs[0].shape[2:]
         if len(outputs) == 1:
             return outputs[0].view(steps, batch, heads * dim)
@@ -33,11 +40,15 @@ class LayerRows:
         call, directions = self._call, len(self._call.directions)
         if features is None:
             return [None] * directions
+        if call.takes_wx:
+            return [features]
         return features.view(*self.sizes, directions, call.heads, call.dim).unbind(2)
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return wx in the device's layout; the weight is (Gx, N, D, input), or None."""
         call = self._call
+        if call.takes_wx:
+            return x
         if weight is None:  # it still runs for as many steps
             return x.new_empty(x.shape[1], x.shape[0], call.heads, call.dim, 0)
         return TARGETS[call.target].project_at(x, weight, call.tf32)
@@ -54,11 +65,7 @@ class LayerRows:
         wanted: tuple[bool, bool],
         d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of `project`, of x and of the weight; None if not `wanted`.
-
-        `d_wx` is what `read` gave. The gradient of x is added to `d_x` in place; None for a new
-        tensor.
-        """
+        """Return the wanted gradients of `project`: of x, added to `d_x`, and the weight."""
         call, packed = self._call, x.ndim == 2  # as one step of all rows
         if packed:
             x, d_x = x.unsqueeze(1), None if d_x is None else d_x.unsqueeze(1)
@@ -68,82 +75,42 @@ class LayerRows:
 
 
 class PackedRows(LayerRows):
-    """Rows that run, one after the other: features are (total, …). Products read no others."""
+    """Rows that run, one after the other: features are (total, …). Products read no others.
 
-    def __init__(self, call: Call, packing: Packing) -> None:
-        super().__init__(call, packing.sizes)
-        self._packing = packing
+    `pad` makes padded rows of packed ones, and `pack` packed ones of several padded tensors.
+    """
+
+    def __init__(self, call: Call, sizes: tuple[int, int], pad: Copy, pack: Copies) -> None:
+        super().__init__(call, sizes)
+        self._pad, self._pack = pad, pack
 
     def joined(self, outputs: Sequence[Tensor]) -> Tensor:
         """Return packed features; see `LayerRows`."""
-        return self._packing.pack(outputs)
+        return self._pack(outputs)
 
     def split(self, features: Tensor | None) -> SomeTensors:
         """Return the inverse of `joined`; see `LayerRows`."""
-        return super().split(None if features is None else self._packing.pad(features))
+        return super().split(None if features is None else self._pad(features))
 
     def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return the input's contribution to the gates; see `LayerRows`."""
-        return _padded(super().project(x.unsqueeze(1), weight)[0], self._packing.pad)
+        wx = x if self._call.takes_wx else super().project(x.unsqueeze(1), weight)[0]
+        return _padded(wx, self._pad)
 
     def read(self, d_wx: Tensor) -> Tensor:
-        """Return `d_wx` as (1, total, N, D, Gx); see `LayerRows`."""
-
-        def pack(rows: Tensor) -> Tensor:
-            return self._packing.pack([rows]).view(-1, *rows.shape[2:])
-
-        return _packed(d_wx, pack).unsqueeze(0)
+        """Return `d_wx` of packed rows, as one step of them where they have an input."""
+        found = _packed(d_wx, lambda rows: self._pack([rows]).view(-1, *rows.shape[2:]))
+        return found if self._call.takes_wx else found.unsqueeze(0)
 
 
-class GivenRows(LayerRows):
-    """Rows of a call that takes wx: its features are wx, (B, T, N, D, Gx), and states."""
-
-    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return the states of the only direction, (T, B, N, D); see `LayerRows`."""
-        return outputs[0]
-
-    def split(self, features: Tensor | None) -> SomeTensors:
-        """Return the gradient of the only direction; see `LayerRows`."""
-        return [features]
-
-    def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return wx; see `LayerRows`."""
-        return x
-
-
-class GivenPackedRows(GivenRows):
-    """Packed rows of a call that takes wx: its features are wx, (total, N, D, Gx), and states."""
-
-    def __init__(self, call: Call, places: Places) -> None:
-        steps, batch = places.padded.shape
-        super().__init__(call, (steps, batch))
-        self._places = places
-
-    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return the states of the only direction, (total, N, D); see `LayerRows`."""
-        return self._places.pack(outputs[0])
-
-    def split(self, features: Tensor | None) -> SomeTensors:
-        """Return the gradient of the only direction; see `LayerRows`."""
-        return [None if features is None else self._places.pad(features)]
-
-    def project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Return wx of padded rows; see `LayerRows`."""
-        return _padded(x, self._places.pad)
-
-    def read(self, d_wx: Tensor) -> Tensor:
-        """Return the gradient of packed rows."""
-        return _packed(d_wx, self._places.pack)
-
-
-def _padded(wx: Tensor, pad: Callable[[Tensor], Tensor]) -> Tensor:
+def _padded(wx: Tensor, pad: Copy) -> Tensor:
     """Return wx (B, T, N, D, Gx) of (total, N, D, Gx); gates or units stay last in memory."""
     straight = wx.stride(3) <= wx.stride(2)
     found = pad(wx if straight else wx.transpose(2, 3))
     return (found if straight else found.transpose(3, 4)).transpose(0, 1)
 
 
-def _packed(wx: Tensor, pack: Callable[[Tensor], Tensor]) -> Tensor:
+def _packed(wx: Tensor, pack: Copy) -> Tensor:
     """Return the inverse of `_padded`."""
     straight, in_time = wx.stride(4) <= wx.stride(3), wx.transpose(0, 1)
     found = pack(in_time if straight else in_time.transpose(3, 4))
@@ -164,9 +131,9 @@ def layer_rows(call: Call, sizes: tuple[int, int], tensors: Tensors) -> LayerRow
     """Return the rows of a call of T steps and B rows."""
     ragged = tensors.ragged
     if ragged is not None and ragged.places is not None:
-        return GivenPackedRows(call, ragged.places)
-    if call.takes_wx:
-        return GivenRows(call, sizes)
+        places = ragged.places
+        return PackedRows(call, sizes, places.pad, lambda parts: places.pack(parts[0]))
     if ragged is None or ragged.starts is None:
         return LayerRows(call, sizes)
-    return PackedRows(call, TARGETS[call.target].packing(ragged.starts, sizes, len(tensors.x)))
+    packing = TARGETS[call.target].packing(ragged.starts, sizes, len(tensors.x))
+    return PackedRows(call, sizes, packing.pad, packing.pack)

@@ -162,10 +162,7 @@ def _find(key: Hashable, tensors: Sequence[Tensor]) -> Entry | None:
 
 
 def _remember(key: Hashable, tensors: Sequence[Tensor], call: Call) -> Entry:
-    """Return an entry for a call that passed all checks: one with replays, if it comes again.
-
-    A graph makes the same calls each time. Sequences may have another length.
-    """
+    """Return an entry for a call that passed all checks: one with replays, if it comes again."""
     first = Entry(call)
     if not _calls.again(key):
         return first
@@ -187,11 +184,7 @@ def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:
 def read_by_backward(
     tensors: Sequence[Tensor], text: str, output: Sequence[Tensor]
 ) -> tuple[str, int, list[Tensor], list[Tensor]]:
-    """Return what a backward needs of `rnnc::call`, with its tensors, its text and its results.
-
-    They are the text for the backward, the number of results that have gradients, the tensors that
-    it reads, and the results that it reads.
-    """
+    """Return the text, the number of results, the tensors and the results that a backward reads."""
     written = read_call(text)
     if not written.keep:
         raise BackwardError(

@@ -18,10 +18,10 @@ from ...call.tensors import ScanInputs, SomeTensors, inputs_at
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, shape_error
-from ...targets.layers import states_for
 from ...targets.registry import TARGETS, check_takes
 from ..check_saved import check_as_left, plain_gradients
 from ..compute import forgets_wx
+from ..layers.given import states_for
 from ..layers.rows import sizes_of
 from .results import runs_of, shapes_of_results
 

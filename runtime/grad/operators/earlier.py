@@ -41,10 +41,7 @@ _LIBRARY.define(
 
 
 def _rnn(of: Any) -> list[Tensor]:
-    """Return the output (T, B, features), the last states, and if `keep` what a backward needs.
-
-    `given` says which of `LayerWeights.flat` each direction of each layer has.
-    """
+    """Return the output, the last states, and if `keep` what a backward needs."""
     form = RowsForm(of.heads, of.dim) if of.rows else OWN
     own = of.layers, of.both, of.heads, of.dim, of.dropout
     choice = Choice(of.variant, of.save, of.precision)

@@ -93,7 +93,9 @@ def convert(
         module  was          is
         a       rnnc.nn.GRU  torch.nn.GRU
     """
-    _check_module(model)
+    if not _is_module(model):
+        found = type(model).__name__
+        raise TensorError("model", found, "a torch.nn.Module", "rnnc.convert(model) of the model")
     for name, flag in {"isinstance": isinstance, "force": force, "back": back}.items():
         check_flag(name, flag)
     replaced: dict[str, tuple[str, str]] = {}
@@ -113,11 +115,8 @@ def convert(
     return Report(replaced, left)
 
 
-def _check_module(model: object) -> None:
-    if not isinstance(model, nn.Module):
-        raise TensorError(
-            "model", type(model).__name__, "a torch.nn.Module", "rnnc.convert(model) of the model"
-        )
+def _is_module(model: object) -> bool:
+    return isinstance(model, nn.Module)  # a name that an argument of `convert` hides
 
 
 def _why_not(module: nn.Module) -> str | None:

@@ -14,8 +14,7 @@ from ...call.projection import Projection
 from ...call.settings import OUTPUT, Settings
 from ...call.tensors import States, inputs_at, inputs_of
 from ..route import check_wavefront, run_call
-from .direction import Direction
-from .weights import Part, parts_of, projected
+from .direction import Direction, Part, parts_of, projected
 
 
 def scan_projected(
@@ -23,12 +22,11 @@ def scan_projected(
 ) -> tuple[list[Tensor], States]:
     """Run all layers of a module whose output is projected.
 
-    `settings` have the dropout of this call. States before the first step are h
-    (layers * directions, B, heads * P) and each other state (layers * directions, B, hidden); none
-    for each state's `init`. The last weights of each direction are the matrices that multiply
-    something else than h, or None, and the matrices P. `every`
-    wants all states of the last layer at all steps, or else its output alone: (T, B, features)
-    each. The other result is each state of all layers after the last step.
+    `settings` have the dropout of this call. States before the first step are h, (layers *
+    directions, B, heads * P), and each other state; none for each state's `init`. The last weights
+    of each direction are the matrices that multiply something else than h, or None, and P. `every`
+    wants all states of the last layer at all steps, (T, B, features), or else its output alone. The
+    other result is each state of all layers after the last step.
     """
     x, states, weights, ragged, unweighted, _ = tensors
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
@@ -76,8 +74,8 @@ def whole_layer(
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected.
 
-    `settings` are those of this layer, with the cell on h~. The results are the output at all
-    steps, (T, B, features), and the states of each direction after its last.
+    `settings` are of this layer, with the cell on h~. The results are the output, (T, B, features),
+    and the states of each direction after its last step.
     """
     weights = [weight for part in parts for weight in part.whole(settings.heads)]
     (y,), last = run_call(settings, Tensors(x, (), weights, None, tuple(unweighted)))

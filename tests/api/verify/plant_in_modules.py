@@ -17,7 +17,7 @@ import torch
 from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.grad.layers import sweep
+from rnnc.runtime.grad.layers import backward
 from rnnc.runtime.module import given
 from rnnc.runtime.module import rnn as module
 from rnnc.runtime.module.stepper import Stepper
@@ -97,7 +97,7 @@ def both_directions_with_one_draw(patch: pytest.MonkeyPatch) -> None:
 def a_backward_that_draws_anew(patch: pytest.MonkeyPatch) -> None:
     """Its kernels read other numbers than those of the forward."""
     patch.setattr(
-        sweep, "inputs_at", lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call))
+        backward, "inputs_at", lambda *call: tuple(torch.rand_like(t) for t in inputs_at(*call))
     )
 
 

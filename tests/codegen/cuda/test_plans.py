@@ -15,6 +15,7 @@ from rnnc.codegen.cuda.block.search import largest_block_dim
 from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plan_for, plans_for, plans_of_kind
+from rnnc.codegen.cuda.refusal import Tried
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.plan import Plan
@@ -122,7 +123,7 @@ def test_a_smaller_head_fits_where_a_larger_one_does(cell, shape, limits):
 @given(cells, shapes, st.sampled_from(PRESETS))
 @settings(max_examples=12, deadline=None)
 def test_a_refusal_names_what_binds_and_the_largest_head_that_fits(cell, shape, limits):
-    largest = largest_block_dim(cell, shape.dtype, limits)
+    largest = largest_block_dim(Tried(cell, limits), shape.dtype)
     shape = replace(shape, head_dim=largest + 8)
     if shape.head_dim > 1024:  # a cell without recurrent matrices is bound by its threads alone
         return

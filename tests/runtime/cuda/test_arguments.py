@@ -15,7 +15,7 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda.alternating.stages import step_facts
+from rnnc.runtime.cuda.alternating.products import step_facts
 from rnnc.runtime.cuda.arguments import (
     arguments_of,
     init_args_struct,

@@ -100,7 +100,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
         raise torch.OutOfMemoryError("no room for the sum")
 
     monkeypatch.setattr(ready, "choose_plan", lambda *_: BLOCK)
-    monkeypatch.setattr(ready, "_others", lambda *_: (CLUSTER.backward,))
+    monkeypatch.setattr(ready, "all_plans", lambda *_: [CLUSTER])
     monkeypatch.setattr(cuda, "recurrent_sums", fail)
     given, nothing = inputs(), [None, None]
     layer_call = LayerCall(LSTM, "cuda", True, (True, True), Choice())

@@ -7,9 +7,8 @@ import rnnc
 import torch
 from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
+from rnnc.runtime.cuda.choose import PlanQuestion, all_plans, choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
-from rnnc.runtime.cuda.ready import _others
 
 CELL = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 3, 5, 2, 64
@@ -71,7 +70,7 @@ def test_the_plans_are_those_of_calls_without_masks(kind, simulated_gpu):
     plain, masked = (choose_plan(question, None, masked) for masked in (False, True))
     assert plain != masked
     assert plain.in_time(True, masked=True) == masked
-    assert all(plan.masked for plan in _others(question, "backward", True))
+    assert all(plan.backward.masked for plan in all_plans(question, True))
     stored = choose_plan(question, None, "stored")
     assert stored == masked.with_stored_resets(CELL, 2**20)  # there is room for these sizes
-    assert stored.forward in _others(question, "forward", "stored")
+    assert stored.forward in [plan.forward for plan in all_plans(question, "stored")]

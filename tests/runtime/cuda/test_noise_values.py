@@ -13,7 +13,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.tune import TrialCall
-from rnnc.runtime.scan import scan
+from rnnc.runtime.run import draws
 from rnnc.runtime.store.tuned import Asked
 
 from ...linear_scans import small_tiles
@@ -100,13 +100,13 @@ def check(inputs_for, poisoned, monkeypatch):
         leaves = {"wx": wx, "R": inputs.R, "b": inputs.b}
         leaves |= {f"states {i}": s for i, s in enumerate(inputs.states)}
         leaves = {name: leaf for name, leaf in leaves.items() if leaf is not None}
-        noted, draw = {}, scan.with_draws_of_scan
+        noted, draw = {}, draws.with_draws_of_scan
 
         def noting(*call):
             noted.update(draw(*call))
             return noted
 
-        monkeypatch.setattr(scan, "with_draws_of_scan", noting)
+        monkeypatch.setattr(draws, "with_draws_of_scan", noting)
         masks = {"lengths": lengths, "reset": reset} if masked else {}
         over_time, last = rnnc.scan(
             *(cell, wx, inputs.R, inputs.b, inputs.states),

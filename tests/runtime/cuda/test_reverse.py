@@ -9,7 +9,6 @@ from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda.choose import PlanQuestion, all_plans, choose_plan
 from rnnc.runtime.cuda.launchers import LAUNCHERS
-from rnnc.runtime.cuda.ready import _others
 
 CELL = rnnc.cells.slstm
 BATCH, STEPS, HEADS, DIM = 3, 5, 2, 64
@@ -66,5 +65,5 @@ def test_the_plans_are_those_of_calls_that_run_forwards(kind, simulated_gpu):
 def test_another_plan_for_lack_of_room_runs_in_the_same_order(simulated_gpu):
     sizes = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0)
     question = PlanQuestion(*sizes, Choice(reverse=True), False)
-    assert all(plan.reverse for plan in _others(question, "backward"))
+    assert all(plan.backward.reverse for plan in all_plans(question))
     assert all(plan.forward.reverse for plan in all_plans(question))

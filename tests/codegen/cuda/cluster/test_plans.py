@@ -14,6 +14,7 @@ from rnnc.codegen.cuda.cluster.problem import cluster_problem
 from rnnc.codegen.cuda.cluster.search import largest_cluster_dim
 from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
 from rnnc.codegen.cuda.planner import plans_of_kind
+from rnnc.codegen.cuda.refusal import Tried
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.shape import PlanError, Shape
@@ -123,7 +124,7 @@ def test_more_room_never_takes_a_plan_away(cell, shape, limits, more):
 @pytest.mark.parametrize("name", ["lstm", "elman", "scrn", "indrnn"])
 def test_a_refusal_names_what_binds_and_the_largest_head_that_fits(name, dtype):
     cell = rnnc.cells.get(name)
-    largest = largest_cluster_dim(cell, dtype, H200)
+    largest = largest_cluster_dim(Tried(cell, H200), dtype)
     shape = Shape(heads=1, head_dim=largest + 16, dtype=dtype)
     with pytest.raises(PlanError) as refused:
         cluster_plan(cell, shape, H200)

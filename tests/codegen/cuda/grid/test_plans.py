@@ -16,6 +16,7 @@ from rnnc.codegen.cuda.grid.search import _groups
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plans_of_kind
+from rnnc.codegen.cuda.refusal import Tried
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import MOST_COUNT, PlanError, Shape
 
@@ -125,7 +126,7 @@ def test_a_chip_without_clusters_shares_no_k():
 def test_a_head_too_large_names_the_largest(streams, dim):
     with pytest.raises(PlanError) as error:
         grid_plans(rnnc.cells.lstm, Shape(1, dim), H200, for_auto=not streams)
-    largest = largest_grid_dim(rnnc.cells.lstm, "bfloat16", H200, streams=streams)
+    largest = largest_grid_dim(Tried(rnnc.cells.lstm, H200), "bfloat16", streams=streams)
     assert f"head_dim={largest}" in str(error.value)
     assert "every unit has a block" in str(error.value)
     assert grid_plans(rnnc.cells.lstm, Shape(1, largest, 1), H200, for_auto=not streams)

@@ -17,7 +17,7 @@ from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import choose, launch, load, ready, spills
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import driver as functions
-from rnnc.runtime.cuda.driver.driver import as_residency
+from rnnc.runtime.cuda.driver.blocks import as_residency
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
 from rnnc.runtime.cuda.prepared import launched, prepare
 

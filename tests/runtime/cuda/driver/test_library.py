@@ -11,7 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.driver import driver, matmul, room
-from rnnc.runtime.cuda.driver.cublas import Proposal
+from rnnc.runtime.cuda.driver.algorithms import Proposal
 
 SECONDS = 0.2
 
@@ -73,9 +73,9 @@ def test_functions_of_the_driver_that_a_replayed_call_enters(
 
 
 def test_the_first_launch_of_a_kernel_lets_go(simulated_gpu, functions, monkeypatch):
-    from rnnc.runtime.cuda import ops
+    from rnnc.runtime.cuda import launch
 
-    monkeypatch.setattr(ops, "_LOADED", set())
+    monkeypatch.setattr(launch, "_LOADED", set())
     function, kinds = functions._function, []
 
     def noted(kind, name):

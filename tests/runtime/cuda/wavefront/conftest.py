@@ -15,6 +15,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.wavefront.groups import Chip
 from rnnc.codegen.cuda.wavefront.items import Counter
 from rnnc.runtime.cuda import together
+from rnnc.runtime.cuda.arguments import with_handover
 from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
 
 CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
@@ -55,10 +56,11 @@ class Counted(run.Counters):
         self.shapes[4 * (layers + 2 * layers * chunks)] = layers, chunks
         super().__init__(layers, chunks, device)
 
-    def handed(self, *arguments: Any) -> ctypes.Structure:
-        found = super().handed(*arguments)
-        Counted.struct = ctypes.sizeof(found)
-        return found
+
+def _handed(*arguments: Any) -> ctypes.Structure:
+    found = with_handover(*arguments)
+    Counted.struct = ctypes.sizeof(found)
+    return found
 
 
 class Driver:
@@ -188,6 +190,7 @@ def driver(simulated_gpu, monkeypatch):
     own = Lanes(torch.device("cpu"))
     monkeypatch.setattr(run, "lanes_of", lambda _: own)
     monkeypatch.setattr(run, "Counters", Counted)
+    monkeypatch.setattr(run, "with_handover", _handed)
     monkeypatch.setattr(together, "graph_of", driver.graph_of)
     monkeypatch.setattr(products, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
