@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.plain import values_visible
 from .scan import check_count
-from .tensor import check_device, check_same, check_tensor, shape_error
+from .tensor import check_device, check_kind, check_same, check_tensor, shape_error
 
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 
@@ -46,13 +45,8 @@ def check_lengths(
     if fits and not (batch and values_visible(lengths)):
         return
     wanted = f"{shape} whole numbers from 0 to {steps}, one for each row"
-    if not isinstance(lengths, Tensor):
-        write = "lengths=torch.tensor(lengths)"
-        raise TensorError("lengths", kind_of(lengths), f"a tensor of {wanted}", write)
-    if tuple(lengths.shape) != shape:
-        raise shape_error("lengths", lengths, wanted, f"lengths of the shape {shape}")
-    if lengths.dtype not in _INTEGERS:
-        raise TensorError("lengths", f"dtype {lengths.dtype}", wanted, "lengths.long()")
+    advice = "lengths=torch.tensor(lengths)", "lengths.long()"
+    check_kind("lengths", lengths, shape, _INTEGERS, wanted, advice)
     for value in map(int, lengths.aminmax()):
         if not 0 <= value <= steps:
             write = f"lengths.clamp(0, {steps})"
@@ -64,13 +58,8 @@ def check_reset(
 ) -> None:
     """Check the argument `reset`: a bool tensor of a shape, on the device of `other`."""
     wanted = f"{shape}, {axes}, of torch.bool"
-    if not isinstance(reset, Tensor):
-        write = f"reset=torch.as_tensor(reset, device={str(other.device)!r}).bool()"
-        raise TensorError("reset", kind_of(reset), f"a tensor of {wanted}", write)
-    if tuple(reset.shape) != shape:
-        raise shape_error("reset", reset, wanted, f"reset of the shape {shape}")
-    if reset.dtype != torch.bool:
-        raise TensorError("reset", f"dtype {reset.dtype}", wanted, "reset.bool()")
+    write = f"reset=torch.as_tensor(reset, device={str(other.device)!r}).bool()"
+    check_kind("reset", reset, shape, (torch.bool,), wanted, (write, "reset.bool()"))
     check_device("reset", reset, other_name, other)
 
 

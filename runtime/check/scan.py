@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...cellspec.declare import Param, State
 from ...cellspec.errors import CellError, kind_of
 from ...cellspec.named import named_cell
 from ...errors import TensorError
@@ -50,17 +49,19 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
     An error in the argument `wx` is reported before one in `params`.
     """
-    if params is None:
-        params = {}
-    if torch.compiler.is_compiling() or _are_params(cell, params):
-        return tuple([params[p.name] for p in cell.params])
-    check_wx(cell, wx)
+    given = {} if params is None else params
     names = [p.name for p in cell.params]
+    is_mapping = isinstance(given, Mapping)
+    if torch.compiler.is_compiling() or (is_mapping and given.keys() == set(names)):
+        return tuple([given[name] for name in names])
+    check_wx(cell, wx)
+    plane = tuple(wx.shape[2:4])
+    each = (f"{p.name!r}: torch.full({plane}, {p.init}).to(wx)" for p in cell.params)
     raise TensorError(
         "params",
-        str(list(params)) if isinstance(params, Mapping) else kind_of(params),
+        str(list(given)) if is_mapping else kind_of(given),
         f"a dict with a tensor for each of {names}",
-        _params_advice(cell, wx),
+        f"params={{{', '.join(each)}}}",
     )
 
 
@@ -71,23 +72,31 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
     dense = sized and wx.layout == torch.strided and wx.dtype in DTYPES
     if not (dense and wx.shape[2] * wx.shape[3]):
         check_wx(cell, wx)
-    if not _are_states(inputs.initial_states, len(cell.states)):
-        check_count(inputs.initial_states, [s.name for s in cell.states])
-    dtype, device = wx.dtype, wx.device
-    for tensor, shape, what in _wanted(cell, inputs):
-        if tensor is None and (shape is None or what == "b"):
-            continue
-        alike = isinstance(tensor, Tensor) and tensor.shape == shape
-        if not (alike and tensor.dtype == dtype and tensor.device == device):
-            if isinstance(what, str):
-                _check_weight(cell, what, tensor, shape, wx)
-                continue
-            name, axes = f"states[{what.name}]", "(B, N, D)"
-            if isinstance(what, Param):
-                name, axes = f"params[{what.name!r}]", "(N, D)"
-            check_like(name, tensor, shape, f"{shape}, {axes}", "wx", wx)
+    check_count(inputs.initial_states, [s.name for s in cell.states])
+    batch, _, heads, dim, _ = wx.shape
+    plane, rows = (heads, dim), (batch, heads, dim)
+    for name, tensor, count, matrix in (
+        ("R", inputs.R, len(cell.dense_pairs), (dim,)),
+        ("R_diag", inputs.R_diag, len(cell.diagonal_pairs), ()),
+        ("b", inputs.b, len(cell.bias_gates), ()),
+    ):
+        shape = (count, *plane, *matrix)
+        if not (_is_like(tensor, shape, wx) if count else tensor is None):
+            _check_weight(cell, name, tensor, shape, wx)
+    for tensor, param in zip(inputs.params, cell.params, strict=True):
+        if not _is_like(tensor, plane, wx):
+            check_like(f"params[{param.name!r}]", tensor, plane, f"{plane}, (N, D)", "wx", wx)
+    for tensor, state in zip(inputs.initial_states, cell.states, strict=True):
+        if not _is_like(tensor, rows, wx):
+            check_like(f"states[{state.name}]", tensor, rows, f"{rows}, (B, N, D)", "wx", wx)
     if inputs.unweighted or cell.inputs:
         check_unweighted(cell, inputs.unweighted, inputs.wx)
+
+
+def _is_like(tensor: Any, shape: tuple[int, ...], wx: Tensor) -> bool:
+    """Return True for a tensor of a shape, and of the dtype and device of wx."""
+    alike = isinstance(tensor, Tensor) and tensor.shape == shape
+    return alike and tensor.dtype == wx.dtype and tensor.device == wx.device
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs) -> None:
@@ -106,38 +115,6 @@ def check_operator(cell: CellSpec, inputs: ScanInputs) -> None:
         check_memory("rnnc::call", tensor)
 
 
-# A tensor, its required shape (None if no gate uses it), and what it is: the name of a weight, or a
-# param or state of the cell.
-_Wanted = tuple[Any, tuple[int, ...] | None, str | Param | State]
-
-
-def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
-    """Return all tensors except wx, with the shapes that follow from the shape of wx."""
-    batch, _, heads, dim, _ = inputs.wx.shape
-    dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
-    plane, rows = (heads, dim), (batch, heads, dim)
-    states = zip(inputs.initial_states, cell.states, strict=True)
-    return [
-        (inputs.R, (dense, *plane, dim) if dense else None, "R"),
-        (inputs.R_diag, (diagonal, *plane) if diagonal else None, "R_diag"),
-        (inputs.b, (bias, *plane) if bias else None, "b"),
-        *[(tensor, plane, p) for tensor, p in zip(inputs.params, cell.params, strict=True)],
-        *[(tensor, rows, state) for tensor, state in states],
-    ]
-
-
-def _are_params(cell: CellSpec, params: Any) -> bool:
-    return (
-        isinstance(params, Mapping)
-        and len(params) == len(cell.params)
-        and all(p.name in params for p in cell.params)
-    )
-
-
-def _are_states(states: Any, count: int) -> bool:
-    return isinstance(states, tuple | list) and len(states) == count
-
-
 def check_wx(cell: CellSpec, wx: Any) -> None:
     """Check the type, shape and dtype of the argument `wx`."""
     gates = cell.input_gates
@@ -154,43 +131,35 @@ def check_wx(cell: CellSpec, wx: Any) -> None:
 
 
 def _check_weight(
-    cell: CellSpec, name: str, tensor: Any, shape: tuple[int, ...] | None, wx: Tensor
+    cell: CellSpec, name: str, tensor: Tensor | None, shape: tuple[int, ...], wx: Tensor
 ) -> None:
-    if shape is None:
-        if tensor is not None:
-            raise TensorError(
-                name, f"a tensor of {tuple(tensor.shape)}", "none: no gate uses it", f"{name}=None"
-            )
+    """Raise a `TensorError` unless a weight fits; a bias may be left out."""
+    if tensor is None and name == "b":
         return
-    axes, rows = {
-        "R": ("(Gr, N, D out, D in)", [f"{p.gate} from {p.source}" for p in cell.dense_pairs]),
-        "R_diag": ("(Gd, N, D)", [f"{p.gate} from {p.source}" for p in cell.diagonal_pairs]),
-        "b": ("(Gb, N, D)", list(cell.bias_gates)),
-    }[name]
-    wanted = f"{shape}, {axes}, in the order {', '.join(rows)}"
-    if tensor is not None:
-        check_like(name, tensor, shape, wanted, "wx", wx)
-    elif name == "R":
+    if tensor is not None and not shape[0]:
+        found = f"a tensor of {tuple(tensor.shape)}"
+        raise TensorError(name, found, "none: no gate uses it", f"{name}=None")
+    rows: Any
+    axes, rows, write = {
         # Orthogonal, as rnnc.RNN starts.
-        write = f"R = torch.linalg.qr(torch.randn{shape}).Q.to(wx)"
-        raise TensorError(name, "None", wanted, write)
-    elif name == "R_diag":
-        raise TensorError(name, "None", wanted, f"R_diag = torch.rand{shape}.to(wx)")
+        "R": ("(Gr, N, D out, D in)", cell.dense_pairs, "torch.linalg.qr(torch.randn{}).Q.to(wx)"),
+        "R_diag": ("(Gd, N, D)", cell.diagonal_pairs, "torch.rand{}.to(wx)"),
+        "b": ("(Gb, N, D)", cell.bias_gates, ""),
+    }[name]
+    order = [row if isinstance(row, str) else f"{row.gate} from {row.source}" for row in rows]
+    wanted = f"{shape}, {axes}, in the order {', '.join(order)}"
+    if tensor is None:
+        raise TensorError(name, "None", wanted, f"{name} = {write.format(shape)}")
+    check_like(name, tensor, shape, wanted, "wx", wx)
 
 
 def check_count(states: Any, names: Sequence[str], argument: str = "states") -> None:
     """Check that an argument is a tuple or list with one entry for each of `names`."""
-    if not _are_states(states, len(names)):
-        many = isinstance(states, tuple | list)
+    many = isinstance(states, tuple | list)
+    if not many or len(states) != len(names):
         raise TensorError(
             argument,
             f"{len(states)} of them" if many else kind_of(states),
             f"a tuple with a tensor for each of {', '.join(names)}",
             f"{argument}=({', '.join(names)},)",
         )
-
-
-def _params_advice(cell: CellSpec, wx: Tensor) -> str:
-    plane = tuple(wx.shape[2:4])
-    each = (f"{p.name!r}: torch.full({plane}, {p.init}).to(wx)" for p in cell.params)
-    return f"params={{{', '.join(each)}}}"

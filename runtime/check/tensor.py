@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,27 @@ def check_tensor(name: str, tensor: Any, wanted: str) -> None:
     else:
         write = f"torch.as_tensor({name})"
     raise TensorError(name, found, wanted, write)
+
+
+def check_kind(
+    name: str,
+    tensor: Any,
+    shape: tuple[int, ...] | None,
+    dtypes: Collection[torch.dtype],
+    wanted: str,
+    advice: tuple[str, str],
+) -> None:
+    """Check that an argument is a tensor of a shape, None for any, and one of some dtypes.
+
+    `advice` says how to make a tensor, and how to cast one.
+    """
+    make, cast = advice
+    if not isinstance(tensor, Tensor):
+        raise TensorError(name, kind_of(tensor), f"a tensor of {wanted}", make)
+    if shape is not None and tuple(tensor.shape) != shape:
+        raise shape_error(name, tensor, wanted, f"{name} of the shape {shape}")
+    if tensor.dtype not in dtypes:
+        raise TensorError(name, f"dtype {tensor.dtype}", wanted, cast)
 
 
 def check_like(

@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -25,7 +24,7 @@ from ..call.tensors import DTYPES
 from ..store.compiled import compile_cell
 from ..store.files import Cached, cached, file_name
 from ..store.log import log
-from .compiler import Done, begun, find_compiler, has_openmp, in_folder, run, tool_digest
+from .compiler import Done, begun, find_compiler, in_folder, openmp_flag, run, tool_digest
 
 Words = tuple[str, ...]
 
@@ -37,8 +36,7 @@ def build(source: Source, compiler: Words, flags: Words) -> bytes:
     nothing of what is built.
     """
     try:
-        openmp = "-fopenmp" if has_openmp(compiler, flags) else "-fopenmp-simd"
-        command, tool = [*compiler, *flags, openmp], tool_digest(compiler)
+        command, tool = [*compiler, *flags, openmp_flag(compiler, flags)], tool_digest(compiler)
 
         def objects() -> list[bytes]:
             return [_object(unit, command, tool) for unit in source.units]
@@ -111,16 +109,14 @@ def _check(name: str, command: list[str], done: Done) -> None:
 
 
 COMPUTED = (torch.float32, torch.float64)
-_REVERSES: tuple[Reverse, ...] = (False, True, "half")
-_KINDS = tuple(product(_REVERSES, (False, True), (False, True)))
-_PLANS = {(dtype, *kind): CpuPlan(DTYPES[dtype], *kind) for dtype in COMPUTED for kind in _KINDS}
 
 
+@lru_cache(maxsize=64)
 def plan_of(
     dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
 ) -> CpuPlan:
     """Return the plan of calls that are computed in a dtype."""
-    return _PLANS[dtype, reverse, single_step, masked]
+    return CpuPlan(DTYPES[dtype], reverse, single_step, masked)
 
 
 _FLAGS = (
@@ -158,7 +154,7 @@ def _error() -> tuple[str, str, str, str] | None:
     """Return the parts of a broken compiler's error. The compiler runs once, not at each call."""
     compiler = find_compiler()
     try:
-        has_openmp(compiler, _flags())
+        openmp_flag(compiler, _flags())
     except CompileError as error:
         return error.where, error.found, error.wanted, error.write
     except OSError:
@@ -183,7 +179,27 @@ class CppToolchain:
 
     def load(self, found: Cached) -> ctypes.CDLL:
         """Load a library."""
-        return _load(found)
+        refused = OSError("no folder can be written")
+        if found.path is not None:
+            try:
+                return ctypes.CDLL(str(found.path))
+            except OSError as error:
+                refused = error
+        # A disk from which nothing may be executed, or no disk: from memory.
+        try:
+            memory = os.memfd_create(
+                "rnnc"
+            )  # stays open: loaded libraries are known by their paths
+            with open(memory, "wb", closefd=False) as file:
+                file.write(found.content)
+            return ctypes.CDLL(f"/proc/self/fd/{memory}")
+        except (OSError, AttributeError) as error:
+            raise CompileError(
+                "a compiled library",
+                str(refused),
+                "a cache folder on a disk that allows programs to run",
+                "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
+            ) from error
 
     def facts(self, library: ctypes.CDLL) -> str:
         """Return no text: a C++ compiler reports no registers."""
@@ -198,25 +214,3 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     reading the environment takes longer than the rest of a cached call of this function.
     """
     return compile_cell(cell, plan, CppToolchain())
-
-
-def _load(found: Cached) -> ctypes.CDLL:
-    refused = OSError("no folder can be written")
-    if found.path is not None:
-        try:
-            return ctypes.CDLL(str(found.path))
-        except OSError as error:
-            refused = error
-    # A disk from which nothing may be executed, or no disk: from memory.
-    try:
-        memory = os.memfd_create("rnnc")  # stays open: loaded libraries are known by their paths
-        with open(memory, "wb", closefd=False) as file:
-            file.write(found.content)
-        return ctypes.CDLL(f"/proc/self/fd/{memory}")
-    except (OSError, AttributeError) as error:
-        raise CompileError(
-            "a compiled library",
-            str(refused),
-            "a cache folder on a disk that allows programs to run",
-            "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
-        ) from error

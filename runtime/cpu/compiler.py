@@ -73,31 +73,25 @@ _PROBES = {
 }
 
 
-def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Return True if a compiler has OpenMP: it compiles a few lines, and the answer is kept."""
+def openmp_flag(compiler: tuple[str, ...], flags: tuple[str, ...]) -> str:
+    """Return the flag of OpenMP that a compiler takes, which compiles a few lines once."""
     made_from = f"openmp {tool_digest(compiler)} {flags}"
+    kept = {flag: flag for flag in _PROBES}  # what is damaged is not among them
 
-    def probed() -> bool:
+    def probed() -> str:
         return in_folder(partial(_probed, compiler, flags))
 
-    return remembered("compiler", made_from, probed, _answer)
+    return remembered("compiler", made_from, probed, kept.__getitem__)
 
 
-def _answer(found: object) -> bool:
-    """Read a kept answer, which may be damaged."""
-    if not isinstance(found, bool):
-        raise ValueError(f"{found!r} is no answer")
-    return found
-
-
-def _probed(compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path) -> bool:
+def _probed(compiler: tuple[str, ...], flags: tuple[str, ...], folder: Path) -> str:
     probe = folder / "probe.cpp"
     for openmp, text in _PROBES.items():
         probe.write_text(text, "utf-8")
         library = ["-shared", str(probe), "-o", str(folder / "probe.so")]
         done = run([*compiler, *flags, openmp, *library], folder)
         if done.returncode == 0:
-            return openmp == "-fopenmp"
+            return openmp
     said = done.stderr.strip() or f"it says nothing, and ends with the status {done.returncode}"
     raise CompileError(
         "C++ compiler",

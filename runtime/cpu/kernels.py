@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from ctypes import CDLL
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cpu.plan import CpuPlan
 from ..call.call import Call
 from ..call.facts import facts_of
+from ..call.layer_call import LayerCall
 from ..call.masks import read_states
 from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
@@ -23,27 +23,34 @@ from .products import StateGradients, add_gradients_of_called, recurrent_gradien
 from .tasks import multiplies_features, parted_pairs, sizes_of
 
 
-class Features(NamedTuple):
-    """Features (T, B, features) and weights (Gx, N, D, features) whose product a kernel makes."""
-
-    x: Tensor
-    W: Tensor
+def forward(layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
+    """Run the forward of a call; `donated` is not used."""
+    return _forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored)
 
 
-def forward(
-    cell: CellSpec,
-    plan: CpuPlan,
+def forward_of_features(
+    layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
+) -> Forward:
+    """Run the forward by a kernel that makes the products of the input, without a backward."""
+    return _forward(layer_call, inputs, False, layer_call.stored, (x, weight))
+
+
+def _forward(
+    layer_call: LayerCall,
     inputs: ScanInputs,
     keeps: bool,
     stored: Sequence[bool],
-    features: Features | None = None,
+    features: tuple[Tensor, Tensor] | None = None,
 ) -> Forward:
     """Run all steps.
 
-    wx may have any strides, and has no gates where a kernel makes the products of `features`. The
-    forward `keeps` the values of gates that a backward reads, and returns the states that are
-    `stored` at all steps.
+    Args:
+        inputs: in a dtype of kernels; wx may have any strides, and has no gates with `features`.
+        keeps: whether the values of gates that a backward reads are kept.
+        stored: for each state, whether it is returned at all steps.
+        features: x (T, B, input) and W (Gx, N, D, input), if the kernel makes their product.
     """
+    cell = layer_call.cell
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts
     batch, steps, heads, dim, _ = wx.shape
@@ -67,7 +74,7 @@ def forward(
     if R is not None and masks is None and torch_multiplies(cell, steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
         product, strides = recurrent_product(cell, R, of_one_layer, 0)
-    library = cpu_library(cell, plan)
+    library = _library(layer_call, wx.dtype)
     if wx.numel() or last[0].numel():
         run(
             library.rnnc_forward,
@@ -98,11 +105,12 @@ def forward(
 _STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
-def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
+def backward(layer_call: LayerCall, backward: LayerBackward) -> Gradients:
     """Run all steps backwards, then the sums over time."""
-    saved, facts = asked.saved, facts_of(cell)
+    cell, reverse, saved = layer_call.cell, layer_call.choice.reverse, backward.saved
+    facts, again = facts_of(cell), saved.wx is not None
     counts = facts.counts
-    values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
+    values = _kept_again(layer_call, saved) if again else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -122,10 +130,10 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     d_reset_to = None
     if masks is not None and masks.learned:
         d_reset_to = [new(batch, heads, dim).zero_() for _ in initial_states]
-    seeds = [[_packed(t) for t in ts] for ts in (asked.d_states, asked.d_last)]
+    seeds = [[_packed(t) for t in ts] for ts in (backward.d_states, backward.d_last)]
     if d_initial_states[0].numel():
         run(
-            cpu_library(cell, plan).rnnc_backward,
+            _library(layer_call, values.dtype).rnnc_backward,
             *sizes,
             None if outside else R,
             *R_strides,
@@ -151,8 +159,8 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     if not saved.apart:
         read, zero = (states, initial_states), saved.known_zero
         if masks is not None:
-            read = read_states(cell, masks, *read, plan.reverse)
-        d_R = recurrent_gradient(cell, d_gates, *read, plan.reverse, zero)
+            read = read_states(cell, masks, *read, reverse)
+        d_R = recurrent_gradient(cell, d_gates, *read, reverse, zero)
         add_gradients_of_called(facts.called, d_R, d_gates, values)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
@@ -166,14 +174,20 @@ def backward(cell: CellSpec, plan: CpuPlan, asked: LayerBackward) -> Gradients:
     )
 
 
-def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
+def _library(layer_call: LayerCall, dtype: torch.dtype) -> CDLL:
+    plan = plan_of(dtype, layer_call.choice.reverse, masked=layer_call.masked)
+    return cpu_library(layer_call.cell, plan)
+
+
+def _kept_again(layer_call: LayerCall, saved: Saved) -> Tensor:
     """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
-    facts = facts_of(cell)
+    facts = facts_of(layer_call.cell)
     if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
-    return forward(cell, plan, saved.inputs(saved.wx), True, (False,) * len(saved.states)).saved
+    no_states = (False,) * len(saved.states)
+    return _forward(layer_call, saved.inputs(saved.wx), True, no_states).saved
 
 
 # Multiplications below which a call of torch takes longer than a product.
@@ -197,19 +211,13 @@ def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tu
     return R.contiguous(), (heads * dim * dim, dim * dim)
 
 
-def features_of(x: Tensor, weight: Tensor) -> Features:
-    """Return x (T, B, input) and its weight (Gx, N, D, input) in strides that kernels read."""
-    size = weight.shape[3]
-    x = x if x.stride(2) == 1 else x.contiguous()
-    whole = weight.stride()[2:] == (size, 1)
-    return Features(x, weight if whole else weight.contiguous())
-
-
-def _feature_fields(features: Features | None) -> tuple[Field, ...]:
+def _feature_fields(features: tuple[Tensor, Tensor] | None) -> tuple[Field, ...]:
     """Return the fields of `ForwardArguments` from x to W_strides."""
     if features is None:
         return (0,) * 7
     x, W = features
+    x = x if x.stride(2) == 1 else x.contiguous()
+    W = W if W.stride()[2:] == (W.shape[3], 1) else W.contiguous()
     return x, *x.stride()[:2], x.shape[2], W, *W.stride()[:2]
 
 
@@ -233,7 +241,7 @@ def run_sequence(
     counts = facts_of(layer_call.cell).counts
     if not multiplies_features(steps, batch, counts.inputs * hidden * max(features, hidden)):
         return None
-    library = cpu_library(layer_call.cell, plan_of(x.dtype, layer_call.choice.reverse))
+    library = _library(layer_call, x.dtype)
     x = x if x.stride(2) == 1 else x.contiguous()
     weights = call.flat_weights(parameters)
     flat = [w if w is None or w.is_contiguous() else w.contiguous() for w in weights]

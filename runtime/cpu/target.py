@@ -14,15 +14,12 @@ from ...codegen.shape import Save
 from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..call.requests import LayerBackward
-from ..call.tensors import Forward, Gradients, ScanInputs
 from ..program.seen import Replays
 from ..targets.by_torch import shared_states
 from ..targets.target import Target
 from . import kernels
 from .compile import COMPUTED, check_compiler, cpu_library, plan_of
 from .inputs import project, project_at, project_gradients, rounds, settings_of_torch
-from .kernels import run_sequence
 from .step import run_step, run_step_backward
 from .tasks import multiplies_features
 
@@ -45,7 +42,10 @@ class CpuTarget(Target):
     project = staticmethod(project)
     project_at = staticmethod(project_at)
     project_gradients = staticmethod(project_gradients)
-    sequence = staticmethod(run_sequence)
+    forward = staticmethod(kernels.forward)
+    forward_of_features = staticmethod(kernels.forward_of_features)
+    backward = staticmethod(kernels.backward)
+    sequence = staticmethod(kernels.run_sequence)
     step = staticmethod(run_step)
     step_backward = staticmethod(run_step_backward)
 
@@ -84,30 +84,11 @@ class CpuTarget(Target):
         plan = plan_of(like.dtype, layer_call.choice.reverse, masked=layer_call.masked)
         cpu_library(layer_call.cell, plan)
 
-    def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
-        """Run the forward of a call; `donated` is not used."""
-        plan = plan_of(inputs.wx.dtype, layer_call.choice.reverse, masked=layer_call.masked)
-        keeps = layer_call.for_backward and not self.computes_gates_again(layer_call.choice.save)
-        return kernels.forward(layer_call.cell, plan, inputs, keeps, layer_call.stored)
-
     def takes_features(self, layer_call: LayerCall, x: Tensor, weight: Tensor) -> bool:
         """Return True if `forward_of_features` is faster than the product and `forward`."""
         # None of these is in that kernel.
         others = layer_call.for_backward or layer_call.masked or layer_call.cell.inputs
         return not others and multiplies_features(x.shape[0], x.shape[1], weight.numel())
-
-    def forward_of_features(
-        self, layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
-    ) -> Forward:
-        """Run the forward by a kernel that makes the products of the input, without a backward."""
-        plan, features = plan_of(x.dtype, layer_call.choice.reverse), kernels.features_of(x, weight)
-        return kernels.forward(layer_call.cell, plan, inputs, False, layer_call.stored, features)
-
-    def backward(self, layer_call: LayerCall, backward: LayerBackward) -> Gradients:
-        """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
-        dtype = backward.saved.saved.dtype
-        plan = plan_of(dtype, layer_call.choice.reverse, masked=layer_call.masked)
-        return kernels.backward(layer_call.cell, plan, backward)
 
 
 @lru_cache(maxsize=64)

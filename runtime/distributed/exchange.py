@@ -22,10 +22,9 @@ def agree(mesh: DeviceMesh, facts: dict[str, Any], problem: RnncError | None = N
     of the argument that it is about. The error names the rank with the problem, or the fact that
     differs.
     """
-    parts = None if problem is None else (problem.where, problem.found, problem.wanted)
-    own = parts and (*parts, problem.write if problem is not None else ""), facts
+    parts = problem and (problem.where, problem.found, problem.wanted, problem.write)
     everyone: list[Any] = [None] * mesh.size()
-    dist.all_gather_object(everyone, own, group=mesh.get_group())
+    dist.all_gather_object(everyone, (parts, facts), group=mesh.get_group())
     for rank, (wrong, _) in enumerate(everyone):
         if wrong is not None:
             where, found, wanted, write = wrong

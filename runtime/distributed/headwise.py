@@ -3,27 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
-from torch.distributed.tensor.parallel import ParallelStyle
 
 from ...cellspec.cell import CellSpec
 from ...errors import TensorError
 from ..call.call import Tensors
-from ..call.settings import Asked
+from ..call.settings import Asked, Settings
 from ..call.tensors import States
 from ..run.projected.layers import scan_projected
 from ..run.route import run_call
 from .exchange import Steps
-from .parallel import LayerRun, Parallel, entered, local
-from .shards import spread_heads
+from .parallel import Parallel, entered, local
+from .shards import SpreadHeads
 
 
-class HeadwiseParallel(ParallelStyle):
+class Headwise(Parallel):
+    """An `rnnc.RNN` whose ranks run some heads each over all steps."""
+
+    style = "HeadwiseParallel"
+    _options: HeadwiseParallel
+
+    def _entered(self, whole: Tensors) -> tuple[Tensors, None]:
+        x = entered(whole.x, self._mesh, self._options.input_layouts)
+        inputs = self._own_heads(entered(each, self._mesh) for each in whole.unweighted)
+        return whole._replace(x=x, unweighted=inputs), None
+
+    def _run_layer(
+        self, settings: Settings, tensors: Tensors, every: bool, steps: Steps | None
+    ) -> tuple[list[Tensor], States]:
+        tensors = tensors._replace(weights=[local(weight) for weight in tensors.weights])
+        own = self._projected(settings.cell)
+        if own is not None:
+            return scan_projected(settings, own, tensors, every)
+        return run_call(settings, tensors, Asked(all_states=every))
+
+    def _step(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        training: bool,
+        unweighted: Sequence[Tensor],
+        cell: CellSpec,
+    ) -> tuple[Tensor, States]:
+        (y, *_), last = self._run(x.unsqueeze(0), states, False, None, unweighted, cell)
+        return y[0], last
+
+    def _whole(self, y: Tensor) -> DTensor:
+        """Gather the features of all heads, (T, B, directions, features)."""
+        by_direction = torch.unflatten(y, -1, (2 if self.bidirectional else 1, -1))
+        sharded = DTensor.from_local(by_direction, self._mesh, [Shard(-1)], run_check=False)
+        return sharded.redistribute(self._mesh, [Replicate()])
+
+    def _between(self, y: Tensor) -> Tensor:
+        """Return the input of the layer above; each rank's heads give a part of its gradient."""
+        return self._whole(y).to_local(grad_placements=[Partial()]).flatten(-2)
+
+    def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
+        layout = self._options.output_layouts
+        if layout == Shard(-1) and not self.bidirectional:
+            found = DTensor.from_local(y, self._mesh, [layout], run_check=False)
+        else:
+            whole: Any = self._whole(y).flatten(-2)
+            found = whole.redistribute(self._mesh, [layout])
+        return found.to_local() if self._options.use_local_output else found
+
+
+@dataclass(kw_only=True, eq=False)
+class HeadwiseParallel(SpreadHeads):
     """Heads over ranks: a style of `parallelize_module` for an `rnnc.RNN`.
 
     With N heads and n ranks each rank keeps N / n heads: of each weight the rows of its heads, a
@@ -56,85 +107,14 @@ class HeadwiseParallel(ParallelStyle):
         >>> # parallelize_module(model, mesh["heads"], {"rnn": style})     # in each process
     """
 
-    def __init__(
-        self,
-        *,
-        input_layouts: Placement | None = None,
-        output_layouts: Placement | None = None,
-        use_local_output: bool = True,
-    ) -> None:
-        self.input_layouts = _layout("input_layouts", input_layouts)
-        self.output_layouts = _layout("output_layouts", output_layouts)
-        self.use_local_output = use_local_output
+    input_layouts: Placement | None = None
+    output_layouts: Placement | None = None
+    kind = Headwise
 
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        options = {
-            "_input_layout": self.input_layouts,
-            "_output_layout": self.output_layouts,
-            "_use_local_output": self.use_local_output,
-        }
-        return spread_heads(module, device_mesh, Headwise, options, self.src_data_rank)
-
-    def __repr__(self) -> str:
-        layouts = f"input_layouts={self.input_layouts}, output_layouts={self.output_layouts}"
-        return f"HeadwiseParallel({layouts}, use_local_output={self.use_local_output})"
-
-
-def _layout(name: str, given: Placement | None) -> Placement:
-    given = Replicate() if given is None else given
-    if given not in (Replicate(), Shard(-1)):
-        wanted = "Replicate() or Shard(-1), the features"
-        raise TensorError(name, repr(given), wanted, f"{name}=Replicate()")
-    return given
-
-
-class Headwise(Parallel):
-    """An `rnnc.RNN` whose ranks run some heads each over all steps."""
-
-    style = "HeadwiseParallel"
-    _input_layout: Placement
-    _output_layout: Placement
-
-    def _entered(self, whole: LayerRun) -> LayerRun:
-        x = entered(whole.x, self._mesh, self._input_layout)
-        inputs = self._own_heads(entered(each, self._mesh) for each in whole.unweighted)
-        return whole._replace(x=x, unweighted=inputs)
-
-    def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
-        settings, weights = self._one_layer(run.cell), map(local, self._weights_of_layer(layer))
-        given = tuple(run.states or ()), list(weights), run.ragged, tuple(run.unweighted)
-        tensors = Tensors(run.x, *given)
-        own = self._projected(run.cell)
-        if own is not None:
-            return scan_projected(settings, own, tensors, run.every)
-        return run_call(settings, tensors, Asked(all_states=run.every))
-
-    def _step(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        training: bool,
-        unweighted: Sequence[Tensor],
-        cell: CellSpec,
-    ) -> tuple[Tensor, States]:
-        (y, *_), last = self._run(x.unsqueeze(0), states, False, None, unweighted, cell)
-        return y[0], last
-
-    def _whole(self, y: Tensor) -> DTensor:
-        """Gather the features of all heads, (T, B, directions, features)."""
-        by_direction = torch.unflatten(y, -1, (2 if self.bidirectional else 1, -1))
-        sharded = DTensor.from_local(by_direction, self._mesh, [Shard(-1)], run_check=False)
-        return sharded.redistribute(self._mesh, [Replicate()])
-
-    def _between(self, y: Tensor) -> Tensor:
-        """Return the input of the layer above; each rank's heads give a part of its gradient."""
-        return self._whole(y).to_local(grad_placements=[Partial()]).flatten(-2)
-
-    def _output(self, y: Tensor, steps: Steps | None) -> Tensor:
-        layout = self._output_layout
-        if layout == Shard(-1) and not self.bidirectional:
-            found = DTensor.from_local(y, self._mesh, [layout], run_check=False)
-        else:
-            whole: Any = self._whole(y).flatten(-2)
-            found = whole.redistribute(self._mesh, [layout])
-        return found.to_local() if self._use_local_output else found
+    def __post_init__(self) -> None:
+        for name in ("input_layouts", "output_layouts"):
+            given = getattr(self, name) or Replicate()
+            if given not in (Replicate(), Shard(-1)):
+                wanted = "Replicate() or Shard(-1), the features"
+                raise TensorError(name, repr(given), wanted, f"{name}=Replicate()")
+            setattr(self, name, given)

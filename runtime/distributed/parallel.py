@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.parallel import ParallelStyle
 
 from ...cellspec.cell import CellSpec
 from ...errors import RnncError, TensorError
+from ..call.call import Tensors
 from ..call.forms import RowsForm
 from ..call.ragged import Ragged
 from ..call.settings import Settings
@@ -34,28 +36,6 @@ class NoCalls(KnownCalls):
         """Return None."""
 
 
-class LayerRun(NamedTuple):
-    """One layer of a call, on this rank's heads.
-
-    Attributes:
-        x: the input, at the steps that this rank has.
-        states: before the first step, (directions, B, features) each; None for each state's `init`.
-        every: whether all states are wanted at all steps, or else the output alone.
-        ragged: with the reset values of the layer's directions.
-        unweighted: of this rank's heads, at all steps, of the layer's directions.
-        cell: that of the module, or its mean.
-        steps: the distribution of all steps; None where each rank has all of them.
-    """
-
-    x: Tensor
-    states: Sequence[Tensor] | None
-    every: bool
-    ragged: Ragged | None
-    unweighted: Sequence[Tensor]
-    cell: CellSpec
-    steps: Steps | None = None
-
-
 class Parallel(RNN):
     """An `rnnc.RNN` of which each rank of a mesh has N / n heads.
 
@@ -67,15 +47,14 @@ class Parallel(RNN):
     style: ClassVar[str]
     directions_apart: ClassVar[bool] = False
     _mesh: DeviceMesh
-    _use_local_output: bool
+    _options: Any  # the style, whose arguments are options of the module
 
     @classmethod
     def check(cls, module: RNN) -> None:
         """Raise a `TensorError` for a module of one process that the style cannot run."""
 
-    def _begin(self, mesh: DeviceMesh, options: dict[str, Any]) -> None:
-        self._mesh, self._agreed = mesh, False
-        self.__dict__.update(options)
+    def _begin(self, mesh: DeviceMesh, options: ParallelStyle) -> None:
+        self._mesh, self._options, self._agreed = mesh, options, False
         self._remember()
 
     def _remember(self) -> None:
@@ -156,22 +135,22 @@ class Parallel(RNN):
         cell: CellSpec,
     ) -> tuple[list[Tensor], States]:
         passed = [given for given in unweighted if not isinstance(given, Undrawn)]
-        whole = self._entered(LayerRun(x, None, False, ragged, passed, cell))
-        inputs = self._with_own_draws(whole, unweighted)
-        x, directions = whole.x, 2 if self.bidirectional else 1
+        whole, steps = self._entered(Tensors(x, (), (), ragged, passed))
+        inputs = self._with_own_draws(whole, steps, unweighted)
+        x, directions, settings = whole.x, 2 if self.bidirectional else 1, self._one_layer(cell)
         lasts: list[States] = []
         found: list[Tensor] = []
         for layer in range(self.num_layers):
             if layer:
                 x = self._between(self._dropped(found[0]))
             part = slice(layer * directions, (layer + 1) * directions)
-            own = None if states is None else [state[part] for state in states]
-            wanted, rows = every and layer == self.num_layers - 1, of_layer(whole.ragged, part)
-            given = inputs_of(inputs, part)
-            run = whole._replace(x=x, states=own, every=wanted, ragged=rows, unweighted=given)
-            found, last = self._run_layer(layer, run)
+            own = tuple([state[part] for state in states or ()])
+            rows, given = of_layer(whole.ragged, part), tuple(inputs_of(inputs, part))
+            tensors = Tensors(x, own, self._weights_of_layer(layer), rows, given)
+            wanted = every and layer == self.num_layers - 1
+            found, last = self._run_layer(settings, tensors, wanted, steps)
             lasts.append(last)
-        return [self._output(each, whole.steps) for each in found], self._states_out(lasts)
+        return [self._output(each, steps) for each in found], self._states_out(lasts)
 
     def _with_draws(self, cell: CellSpec, x: Tensor, axes: str, drawing: Drawing) -> Any:
         """Return inputs in which those that the call draws are still to be drawn."""
@@ -186,12 +165,16 @@ class Parallel(RNN):
         }
         return {**added, **(inputs or {})}
 
-    def _with_own_draws(self, whole: LayerRun, unweighted: Sequence[Any]) -> list[Tensor]:
+    def _with_own_draws(
+        self, whole: Tensors, steps: Steps | None, unweighted: Sequence[Any]
+    ) -> list[Tensor]:
         """Return the inputs of this rank's heads, of all directions of all layers."""
-        steps = len(whole.x) if whole.steps is None else whole.steps.total
         sizes, rank = self._sizes(), self._mesh.get_local_rank()
-        heads = sizes.heads // self._mesh.size()
-        shape = sizes.parts, steps, whole.x.shape[1], heads, sizes.dim
+        heads, count = (
+            sizes.heads // self._mesh.size(),
+            len(whole.x) if steps is None else steps.total,
+        )
+        shape = sizes.parts, count, whole.x.shape[1], heads, sizes.dim
         reset = None if whole.ragged is None else whole.ragged.reset
         passed = iter(whole.unweighted)
         return [
@@ -201,12 +184,21 @@ class Parallel(RNN):
             for given in unweighted
         ]
 
-    def _entered(self, whole: LayerRun) -> LayerRun:
-        """Return a call of all layers with the tensors of this rank, from what the caller gave."""
+    def _entered(self, whole: Tensors) -> tuple[Tensors, Steps | None]:
+        """Return the tensors of this rank in a call of all layers, and how steps are spread.
+
+        `whole` has neither states nor weights. None stands for steps that each rank has all of.
+        """
         raise NotImplementedError
 
-    def _run_layer(self, layer: int, run: LayerRun) -> tuple[list[Tensor], States]:
-        """Return the output, or all states, at this rank's steps, and the last states."""
+    def _run_layer(
+        self, settings: Settings, tensors: Tensors, every: bool, steps: Steps | None
+    ) -> tuple[list[Tensor], States]:
+        """Run a layer with this rank's heads; weights are DTensors.
+
+        Returns:
+            The output, or all states if `every`, at this rank's steps, and the last states.
+        """
         raise NotImplementedError
 
     def _between(self, y: Tensor) -> Tensor:
@@ -232,7 +224,7 @@ class Parallel(RNN):
     def _states_out(self, lasts: Sequence[States]) -> States:
         """Return each state of all layers: of this rank's heads, or as DTensors."""
         found = [torch.cat(each) for each in zip(*lasts, strict=True)]
-        if not self._use_local_output:
+        if not self._options.use_local_output:
             found = [DTensor.from_local(each, self._mesh, [Shard(-1)]) for each in found]
         return tuple(found)
 

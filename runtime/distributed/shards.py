@@ -1,12 +1,14 @@
-"""Conversion of a module of one process to one whose heads are spread over the ranks of a mesh."""
+"""Base of styles: a module of one process becomes one whose heads are spread over ranks."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ParallelStyle
 
 from ...cellspec.errors import kind_of
 from ...errors import RnncError, TensorError
@@ -17,37 +19,37 @@ from .parallel import Parallel
 _FIRST = "parallelize_module before fully_shard, DistributedDataParallel and an optimizer"
 
 
-def spread_heads(
-    module: nn.Module,
-    mesh: DeviceMesh,
-    kind: type[Parallel],
-    options: dict[str, Any],
-    source: int | None,
-) -> nn.Module:
-    """Keep the heads of this rank of each weight, and run the module as one of `kind`.
+@dataclass(kw_only=True, eq=False)
+class SpreadHeads(ParallelStyle):
+    """Style of `parallelize_module` that keeps the heads of each rank in an `rnnc.RNN`.
 
-    The module is an `rnnc.RNN`, the same on all ranks of a mesh of one dimension. `options` are
-    attributes of the kind. All take the weights of the rank `source`; None keeps each one's own.
+    The module is the same on all ranks of a mesh of one dimension. All ranks take the weights of
+    the rank `src_data_rank`; None keeps each one's own.
     """
-    style = kind.style
-    _check_mesh(mesh, style)
-    problem, facts = None, {}
-    try:
-        facts = _facts_of(module, mesh, kind)
-    except RnncError as error:
-        problem = error
-    agree(mesh, facts, problem)
-    assert isinstance(module, RNN)
-    for named in module._all_weights():
-        weight = module._parameters[named.attribute]
-        assert weight is not None
-        rows = distribute_tensor(weight, mesh, [Shard(0)], src_data_rank=source)
-        module.register_parameter(named.attribute, nn.Parameter(rows, weight.requires_grad))
-    own = type(module)
-    module.__class__ = type(own.__name__, (kind, own), {"__module__": own.__module__})
-    assert isinstance(module, kind)
-    module._begin(mesh, options)
-    return module
+
+    use_local_output: bool = True
+    kind: ClassVar[type[Parallel]]  # the class that the module gets
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        mesh, kind = device_mesh, self.kind
+        _check_mesh(mesh, kind.style)
+        problem, facts = None, {}
+        try:
+            facts = _facts_of(module, mesh, kind)
+        except RnncError as error:
+            problem = error
+        agree(mesh, facts, problem)
+        assert isinstance(module, RNN)
+        for named in module._all_weights():
+            weight = module._parameters[named.attribute]
+            assert weight is not None
+            rows = distribute_tensor(weight, mesh, [Shard(0)], src_data_rank=self.src_data_rank)
+            module.register_parameter(named.attribute, nn.Parameter(rows, weight.requires_grad))
+        own = type(module)
+        module.__class__ = type(own.__name__, (kind, own), {"__module__": own.__module__})
+        assert isinstance(module, kind)
+        module._begin(mesh, self)
+        return module
 
 
 def _check_mesh(mesh: Any, style: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -40,6 +41,23 @@ KINDS = {
     "RNN_TANH": Kind(elman, TORCH, 1),
     "RNN_RELU": Kind(irnn, TORCH, 1),
 }
+
+
+Own = TypeVar("Own", bound="OnKernels")
+
+
+def of_torch(theirs: type[nn.Module]) -> Callable[[type[Own]], type[Own]]:
+    """Return a decorator of the class of `rnnc.nn` for a class of torch."""
+
+    def named(own: type[Own]) -> type[Own]:
+        own.__module__, own.torch_class = "rnnc.nn", theirs
+        return own
+
+    return named
+
+
+# Attributes that a module makes again where they are missing.
+MADE_ANEW = "_known_calls", "_in_order"
 
 
 class OnKernels:
@@ -88,9 +106,8 @@ class OnKernels:
             sizes = [first, *[self.hidden_size] * (len(settings.cell.states) - 1)]
             shapes = [(settings.layers * directions, *batch, size) for size in sizes]
             pairs = zip(states, shapes, strict=False)
-            if len(states) != len(shapes) or any(
-                not is_strided(s) or s.shape != n for s, n in pairs
-            ):
+            fit = all(is_strided(state) and state.shape == shape for state, shape in pairs)
+            if len(states) != len(shapes) or not fit:
                 return False
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
@@ -109,23 +126,15 @@ class OnKernels:
                     return False
         return True
 
-    @property
-    def _calls(self) -> KnownCalls:
+    @cached_property
+    def _known_calls(self) -> KnownCalls:
         """Calls that passed all checks before."""
-        found: KnownCalls | None = self.__dict__.get("_known_calls")
-        if found is None:
-            found = self.__dict__["_known_calls"] = KnownCalls()
-        return found
+        return KnownCalls()
 
-    @property
+    @cached_property
     def _in_order(self) -> list[Named | None]:
         """Names of all weights, as `KnownCalls` reads them."""
-        found: list[Named | None] | None = self.__dict__.get("_own_order")
-        if found is None:
-            names = self._names()
-            found = [None if name is None else Named(name, name, ()) for name in names]
-            self.__dict__["_own_order"] = found
-        return found
+        return [None if name is None else Named(name, name, ()) for name in self._names()]
 
     def _states_of(self, hx: Any) -> Sequence[Any] | None:
         """Return the states before the first step, from the `hx` of the caller."""
@@ -137,10 +146,7 @@ class OnKernels:
 
     def __getstate__(self) -> dict[str, Any]:
         whole: Any = super().__getstate__()
-        state: dict[str, Any] = whole.copy()
-        for name in ("_known_calls", "_own_order"):
-            state.pop(name, None)
-        return state
+        return {name: value for name, value in whole.items() if name not in MADE_ANEW}
 
     def __prepare_scriptable__(self) -> Any:
         """Return torch's own module with the same parameters, for `torch.jit.script`."""

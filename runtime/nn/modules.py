@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from .base import KINDS, Kind, TwoStates
-from .sequences import Sequences
-from .steps import Cells
+from .base import TwoStates, of_torch
+from .sequences import Cells, Sequences
 
 
+@of_torch(nn.LSTM)
 class LSTM(TwoStates, Sequences, nn.LSTM):
     """`torch.nn.LSTM` on the kernels of rnnc.
 
@@ -53,9 +53,8 @@ class LSTM(TwoStates, Sequences, nn.LSTM):
         True
     """
 
-    torch_class = nn.LSTM
 
-
+@of_torch(nn.GRU)
 class GRU(Sequences, nn.GRU):
     """`torch.nn.GRU` on the kernels of rnnc.
 
@@ -86,9 +85,8 @@ class GRU(Sequences, nn.GRU):
         (torch.Size([5, 3, 40]), torch.Size([2, 3, 20]))
     """
 
-    torch_class = nn.GRU
 
-
+@of_torch(nn.RNN)
 class RNN(Sequences, nn.RNN):
     """`torch.nn.RNN` on the kernels of rnnc; `rnnc.RNN` is the module for any cell.
 
@@ -119,9 +117,8 @@ class RNN(Sequences, nn.RNN):
         (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
     """
 
-    torch_class = nn.RNN
 
-
+@of_torch(nn.LSTMCell)
 class LSTMCell(TwoStates, Cells, nn.LSTMCell):
     """`torch.nn.LSTMCell` on the kernels of rnnc.
 
@@ -148,10 +145,8 @@ class LSTMCell(TwoStates, Cells, nn.LSTMCell):
         torch.Size([3, 20])
     """
 
-    torch_class = nn.LSTMCell
-    _mode = "LSTM"
 
-
+@of_torch(nn.GRUCell)
 class GRUCell(Cells, nn.GRUCell):
     """`torch.nn.GRUCell` on the kernels of rnnc.
 
@@ -175,10 +170,8 @@ class GRUCell(Cells, nn.GRUCell):
         torch.Size([3, 20])
     """
 
-    torch_class = nn.GRUCell
-    _mode = "GRU"
 
-
+@of_torch(nn.RNNCell)
 class RNNCell(Cells, nn.RNNCell):
     """`torch.nn.RNNCell` on the kernels of rnnc.
 
@@ -202,13 +195,3 @@ class RNNCell(Cells, nn.RNNCell):
         >>> cell(torch.randn(10)).shape
         torch.Size([20])
     """
-
-    torch_class = nn.RNNCell
-
-    def _cell_kind(self) -> Kind | None:
-        return KINDS.get(f"RNN_{self.nonlinearity.upper()}")
-
-
-# Users know them, and pickles hold them, by this name.
-for _each in (LSTM, GRU, RNN, LSTMCell, GRUCell, RNNCell):
-    _each.__module__ = "rnnc.nn"

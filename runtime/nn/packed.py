@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..call.call import Tensors
 from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
+from ..call.settings import Settings
 from ..grad.node import run_ready
 from ..run.route import direct_call
 from .own import run_torch
@@ -35,21 +36,20 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         there = places.to(data.device, non_blocking=True)
         ragged = Ragged(there[-rows:], None, None, there[: len(batch_sizes) + 1])
     if states is not None:  # they are checked before they are sorted
-        if not _served(module, data, rows, states):
+        if _served(module, data, rows, states) is None:
             return run_torch(module, input, hx)
         if to_sorted is not None:
             states = [state.index_select(1, to_sorted) for state in states]
     kind = "sequence" if ragged is None else "packed"
-    ready = module._calls.find_call(kind, module, x, states, ragged)
+    ready = module._known_calls.find_call(kind, module, x, states, ragged)
     if ready is None:
-        if states is None and not _served(module, data, rows, states):
-            return run_torch(module, input, hx)
-        settings = module._settings()
-        assert settings is not None
-        ready = direct_call(settings, Tensors(x, tuple(states or ()), module._weights(), ragged))
+        served = states is not None  # as checked above
+        settings = module._settings() if served else _served(module, data, rows, None)
+        tensors = Tensors(x, tuple(states or ()), module._weights(), ragged)
+        ready = None if settings is None else direct_call(settings, tensors)
         if ready is None:
             return run_torch(module, input, hx)
-        module._calls.remember_call(kind, module, x, ready)
+        module._known_calls.remember_call(kind, module, x, ready)
     last: Any
     (y,), last = run_ready(ready)
     if to_given is not None:
@@ -58,14 +58,18 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
     return PackedSequence(rows_of_y, *input[1:]), module._hx_of(tuple(last))
 
 
-def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None) -> bool:
-    """Return True if kernels can take ordered rows; states are in the caller's order."""
+def _served(
+    module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None
+) -> Settings | None:
+    """Return the settings of a call on ordered rows, with states in the caller's order.
+
+    None where no kernels can take it.
+    """
     settings, weights = module._settings(), module._weights()
     if settings is None or module.proj_size or 0 in data.shape:
-        return False
-    if not module._fits(settings, data, (rows,), states, weights):
-        return False
-    return all_plain([data, *(states or ()), *weights])
+        return None
+    fits = module._fits(settings, data, (rows,), states, weights)
+    return settings if fits and all_plain([data, *(states or ()), *weights]) else None
 
 
 def _places(batch_sizes: Tensor, total: int) -> Tensor | None:

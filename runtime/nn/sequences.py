@@ -1,4 +1,4 @@
-"""Base of `rnnc.nn.LSTM`, `GRU` and `RNN`, which takes torch's arguments to the kernels."""
+"""Bases of the modules of `rnnc.nn`, over time and of one step: torch's arguments for kernels."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..call.call import Tensors
 from ..call.settings import Settings
+from ..call.tensors import States
 from ..grad.node import run_ready
 from ..run.leaf import as_leaf
 from ..run.ragged import ragged_of
-from ..run.route import run_call
+from ..run.route import run_call, run_step
 from ..targets.target import Target
 from .base import KINDS, Kind, OnKernels
-from .own import between_graphs, check_packed, is_strided, named_masks, run_without_kernels
+from .own import (
+    between_graphs,
+    check_packed,
+    is_strided,
+    named_masks,
+    run_torch,
+    run_without_kernels,
+)
 from .packed import run_packed
 from .projected import is_faster, run_projected
 
@@ -75,7 +83,7 @@ class Sequences(OnKernels):
         if not torch.compiler.is_compiling():
             if torch._C._get_tracing_state() is not None:
                 return run_without_kernels(self, input, hx, masks)
-            known = self._calls.find_sequence(self, input, states, masks)
+            known = self._known_calls.find_sequence(self, input, states, masks)
             if known is not None:
                 (y,), last = run_ready(known)
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
@@ -104,8 +112,9 @@ class Sequences(OnKernels):
             names = [state.name for state in settings.cell.states]
             sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
             ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
-            traced = torch.compiler.is_compiling()
-            remember = None if traced else partial(self._calls.remember_call, "sequence", self, x)
+            remember = None
+            if not torch.compiler.is_compiling():
+                remember = partial(self._known_calls.remember_call, "sequence", self, x)
             tensors = Tensors(x, tuple(states or ()), weights, ragged)
             (y,), last = run_call(settings, tensors, remember=remember)
         if single:
@@ -124,16 +133,12 @@ class Sequences(OnKernels):
         return KINDS.get(self.mode)
 
     def _names(self) -> list[str | None]:
-        projections = slice(-1, None) if self.proj_size else slice(0)
-        return [
-            name
-            for names in self._all_weights
-            for name in (
-                *names[:2],
-                *(names[2:4] if self.bias else (None, None)),
-                *names[projections],
-            )
-        ]
+        found: list[str | None] = []
+        for names in self._all_weights:
+            biases = names[2:4] if self.bias else (None, None)
+            projection = names[-1:] if self.proj_size else ()
+            found += [*names[:2], *biases, *projection]
+        return found
 
     def _weights(self) -> list[Tensor | None]:
         flat: Any = self.__dict__.get("_flat_weights")
@@ -168,3 +173,70 @@ class Sequences(OnKernels):
 
     def flatten_parameters(self) -> None:
         """Does nothing: the kernels read parameters where they are."""
+
+
+class Cells(OnKernels):
+    """A single step with torch's parameters."""
+
+    batch_first = False  # as `KnownCalls` reads it
+    nonlinearity: str
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Run one step, as torch's cell does.
+
+        Args:
+            input: (B, input), or (input) for one sequence.
+            hx: the states before the step as torch's cell takes them; zeros by default.
+
+        Returns:
+            The new states, as torch's cell gives them.
+        """
+        if not torch.compiler.is_compiling():
+            if torch._C._get_tracing_state() is not None:
+                return run_torch(self, input, hx)
+            if isinstance(input, Proxy):
+                return as_leaf(cast(torch.nn.Module, self), input, hx)
+        given, axes = self._states_of(hx), input.ndim if is_strided(input) else 0
+        fits = all(is_strided(state) and state.ndim == axes for state in given or ())
+        found, single = None, axes == 1
+        if fits and axes in (1, 2):
+            x = input.unsqueeze(0) if single else input
+            states = None if given is None else [state.unsqueeze(0) for state in given]
+            if single and states is not None:
+                states = [state.unsqueeze(0) for state in states]
+            found = self._step(x, states)
+        if found is None:
+            return run_torch(self, input, hx)
+        y, last = found
+        new = (y, *[state[0] for state in last[1:]])
+        return self._hx_of(tuple([state[0] for state in new]) if single else new)
+
+    def _step(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States] | None:
+        """Return the output and the new states, (1, B, hidden); None if no kernel serves."""
+        compiled = torch.compiler.is_compiling()
+        if not compiled:
+            known = self._known_calls.find_call("step", self, x, states)
+            if known is not None:
+                (y,), last = run_ready(known)
+                return y, last
+        kind = self._cell_kind()
+        if kind is None or not (compiled or x.shape[0]):
+            return None
+        settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
+        if not self._fits(settings, x, (x.shape[0],), states, weights):
+            return None
+        remember = None if compiled else partial(self._known_calls.remember_call, "step", self, x)
+        return run_step(settings, Tensors(x, tuple(states or ()), weights), remember)
+
+    def _cell_kind(self) -> Kind | None:
+        name = self.torch_class.__name__.removesuffix("Cell")
+        return KINDS.get(f"RNN_{self.nonlinearity.upper()}" if name == "RNN" else name)
+
+    def _names(self) -> list[str | None]:
+        biases = ("bias_ih", "bias_hh") if self.bias else (None, None)
+        return ["weight_ih", "weight_hh", *biases]
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """Return the settings of the module and of torch that may change between calls."""
+        sizes = self._cell_kind(), self.input_size, self.hidden_size, self.bias
+        return *sizes, target.rounds(dtype, None)

@@ -7,10 +7,8 @@ found. Files that are written now hold the names of today.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _RUNTIME = __package__.rpartition(".")[0]
@@ -27,28 +25,18 @@ _MOVED = {
 }
 
 
-class _Earlier(MetaPathFinder, Loader):
-    """Finds a module of an earlier version, and fills it with the name that pickles hold."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        name = fullname.removeprefix(f"{_RUNTIME}.")
-        if name not in _MOVED or name == fullname:
-            return None
-        return ModuleSpec(fullname, self, is_package=not _MOVED[name][0])
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to the import system."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Take the name from the module of today."""
-        name, today = _MOVED[module.__name__.removeprefix(f"{_RUNTIME}.")]
-        if name:
-            setattr(module, name, getattr(import_module(f"{_RUNTIME}.{today}"), name))
-
-
 def find_earlier_names() -> None:
-    """Let imports find the modules of earlier versions where there is none of today."""
-    if not any(isinstance(finder, _Earlier) for finder in sys.meta_path):
-        sys.meta_path.append(_Earlier())
+    """Let imports find modules of earlier versions, each with the name that pickles hold."""
+    for earlier, (name, today) in _MOVED.items():
+        module = ModuleType(f"{_RUNTIME}.{earlier}")
+        # Python asks it for a name that the module lacks. What has no name holds other modules.
+        found = partial(_from_today, module.__name__, name, f"{_RUNTIME}.{today}")
+        given: dict[str, object] = {"__getattr__": found} if name else {"__path__": []}
+        vars(module).update(given)
+        sys.modules.setdefault(module.__name__, module)
+
+
+def _from_today(module: str, name: str, today: str, asked: str) -> object:
+    if asked != name:
+        raise AttributeError(f"module {module!r} has no attribute {asked!r}")
+    return getattr(import_module(today), name)

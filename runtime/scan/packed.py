@@ -25,7 +25,7 @@ from ..call.ragged import Places, places_of
 from ..call.tensors import States
 from ..check.masks import check_reset
 from ..check.scan import check_is_cell
-from ..check.tensor import check_strided, check_tensor, shape_error
+from ..check.tensor import check_kind, check_strided, check_tensor, shape_error
 from ..check.unweighted import packed_inputs_in_order
 from ..run.draws import Drawing, cell_of_call, check_drawing, with_draws_of_scan
 from ..run.route import runs_as_one_row
@@ -106,25 +106,22 @@ def scan_packed(
     steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
     check_drawing(sample, generator, wx.device)
     starts = cu_seqlens.to(wx.device, non_blocking=True)
-    choice, weights = Choice(variant, save, precision, reverse), (R, b, R_diag)
-    from_initial = states is None and reset_to is None
-    sizes = len(cu_seqlens) - 1, steps
+    choice = Choice(variant, save, precision, reverse)
+    given = Given(wx, states, (R, b, R_diag), params, None, reset, reset_to, None)
+    sizes, from_initial = (len(cu_seqlens) - 1, steps), states is None and reset_to is None
     if from_initial and runs_as_one_row(cell, choice, backend, wx, *sizes):
         own = packed_inputs_in_order(cell, inputs, wx) if inputs or cell.inputs else None
-        row = Given(wx, None, weights, params, None, reset, None, own)
-        return scan_one_row(cell, backend, choice, row, starts)
+        return _scan_one_row(cell, backend, choice, given._replace(inputs=own), starts)
     lengths, places = places_of(starts, len(wx), steps)
-    if reset is not None:
-        reset = reset[places.padded].t()
+    in_time = None if reset is None else reset[places.padded]
     cell = cell_of_call(cell, inputs, sample)
     if inputs is not None or cell.inputs:
         packed = packed_inputs_in_order(cell, inputs, wx)
         inputs = {name: _padded(value, places) for name, value in packed.items()}
-        shape = steps, len(lengths), *wx.shape[1:3]
-        in_time = None if reset is None else reset.t()
         drawing = Drawing(inputs, sample, generator, in_time)
-        inputs = with_draws_of_scan(cell, drawing, wx, shape)
-    given = Given(wx, states, weights, params, lengths, reset, reset_to, inputs, places)
+        inputs = with_draws_of_scan(cell, drawing, wx, (steps, len(lengths), *wx.shape[1:3]))
+    reset = None if in_time is None else in_time.t()
+    given = given._replace(lengths=lengths, reset=reset, inputs=inputs, places=places)
     over_time, last = run_scan(cell, backend, choice, given)
     return tuple(over_time), last
 
@@ -150,13 +147,10 @@ def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, re
             wanted = "(N, D) or (B, N, D)"
             raise shape_error("reset_to", value, wanted, "rnnc.scan, which takes stored states")
     wanted = f"(B + 1) of int32: where each sequence begins, and {total} last"
-    if not isinstance(starts, Tensor):
-        write = "cu_seqlens=torch.tensor(cu_seqlens, dtype=torch.int32)"
-        raise TensorError("cu_seqlens", kind_of(starts), f"a tensor of {wanted}", write)
-    if starts.ndim != 1 or len(starts) < (2 if total else 1):
+    if isinstance(starts, Tensor) and (starts.ndim != 1 or len(starts) < (2 if total else 1)):
         raise shape_error("cu_seqlens", starts, wanted, "F.pad(lengths.cumsum(0), (1, 0)).int()")
-    if starts.dtype not in (torch.int32, torch.int64):
-        raise TensorError("cu_seqlens", f"dtype {starts.dtype}", wanted, "cu_seqlens.int()")
+    advice = "cu_seqlens=torch.tensor(cu_seqlens, dtype=torch.int32)", "cu_seqlens.int()"
+    check_kind("cu_seqlens", starts, None, (torch.int32, torch.int64), wanted, advice)
     if max_seqlen is not None and (type(max_seqlen) is bool or not isinstance(max_seqlen, int)):
         write = "max_seqlen=int(max_seqlen)"
         raise TensorError("max_seqlen", kind_of(max_seqlen), "a whole number", write)
@@ -193,23 +187,23 @@ def _longest(starts: Tensor, total: int, wanted: str) -> int:
     return max(lengths, default=0)
 
 
-def scan_one_row(
+def _scan_one_row(
     cell: CellSpec, backend: str, choice: Choice, given: Given, starts: Tensor
 ) -> tuple[States, States]:
     """Run sequences that begin with each state's `init` and are reset to it, as `scan_packed` does.
 
-    `starts`, (B + 1), say where each sequence begins and, last, the total; wrong ones are clamped.
-    In what is given, wx is (total, N, D, Gx), `reset` (total,) of bool or None, and `inputs` are
-    (total or 1, N or 1, D or 1) each, by name.
+    Inputs are (total or 1, N or 1, D or 1) each. `starts`, (B + 1), says where each sequence begins
+    and, last, the total; wrong ones are clamped.
     """
-    wx, total = given.wx, len(given.wx)
+    wx, reset, inputs = given.wx, given.reset, given.inputs
+    total = len(wx)
     begin, end = (part.long().clamp(0, total) for part in (starts[:-1], starts[1:]))
     anew = torch.zeros(total + 1, dtype=torch.bool, device=wx.device)
     anew = anew.index_fill(0, begin, True)[:total]
-    if given.reset is not None:
-        anew = anew | given.reset
-    inputs = given.inputs and {name: each[None] for name, each in given.inputs.items()}
-    row = given._replace(wx=wx[None], reset=anew[None], inputs=inputs)
+    if reset is not None:
+        anew = anew | reset
+    own = None if inputs is None else {name: each[None] for name, each in inputs.items()}
+    row = given._replace(wx=wx[None], reset=anew[None], inputs=own)
     over_time, _ = run_scan(cell, backend, choice, row)
     states = tuple(state.squeeze(1) for state in over_time)
     place = (begin if choice.reverse else end - 1).clamp(0, total - 1)

@@ -164,28 +164,29 @@ def _shrink(folder: Path, latest: str) -> None:
     Other processes shrink the folder too, and files of other users may have to stay.
     """
     files, excess = [], -size_limit()
-    for entry in _entries(folder):
-        with suppress(OSError):
-            stat = entry.stat(follow_symlinks=False)
-            if Path(entry.name).suffix in _KERNELS:
-                excess += stat.st_size
-                files.append((entry.name == latest, stat.st_mtime, stat.st_size, entry.path))
-            elif entry.name.endswith(UNFINISHED) and time.time() - stat.st_mtime > _ABANDONED:
-                Path(entry.path).unlink()
+    for path, stat in _entries(folder):
+        if path.suffix in _KERNELS:
+            excess += stat.st_size
+            files.append((path.name == latest, stat.st_mtime, stat.st_size, path))
+        elif path.name.endswith(UNFINISHED) and time.time() - stat.st_mtime > _ABANDONED:
+            with suppress(OSError):
+                path.unlink()
     for is_latest, _, size, path in sorted(files):
         if excess <= 0 or is_latest:
             return
         with suppress(OSError):
-            Path(path).unlink()
+            path.unlink()
             excess -= size
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
+def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return the files of a folder, which other processes may remove meanwhile."""
+    found = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError):
+                found.append((path, path.lstat()))
+    return found
 
 
 _KERNELS = {".so", ".o", ".cubin", ".memo"}
@@ -220,19 +221,15 @@ def clear_cache() -> Usage:
     for path in found:
         with suppress(OSError):
             path.unlink()
-    left = {path for path in found if path.exists()}
-    return _usage({path: size for path, size in found.items() if path not in left})
+    return _usage({path: size for path, size in found.items() if not path.exists()})
 
 
 def _files() -> dict[Path, int]:
     """Return the files of the cache with their sizes."""
-    found: dict[Path, int] = {}
-    with suppress(OSError, RuntimeError):
-        for path in cache_folder().iterdir():
-            if _NAME.fullmatch(path.name):
-                with suppress(OSError):
-                    found[path] = path.lstat().st_size
-    return found
+    with suppress(RuntimeError):
+        entries = _entries(cache_folder())
+        return {path: stat.st_size for path, stat in entries if _NAME.fullmatch(path.name)}
+    return {}
 
 
 def _usage(files: dict[Path, int]) -> Usage:

@@ -119,26 +119,17 @@ def _version(package: str) -> str:
     return ""
 
 
-def searched(asked: Asked, variant: str = "auto") -> Plan:
-    """Return the plan that `plan_for` finds."""
-    return plan_for(
-        asked.cell,
-        asked.shape,
-        asked.limits,
-        variant,
-        save=asked.save,
-        tf32=asked.tf32,
-        features=asked.features,
-    )
-
-
 def planned(asked: Asked, variant: str = "auto") -> Plan:
-    """Return the plan of `searched`, read from disk if an earlier process has searched."""
-    sizes = asked.shape, asked.limits, asked.save, asked.tf32, asked.features
-    made_from = (asked.cell.fingerprint, *sizes, variant)
-    return remembered(
-        asked.cell.name,
-        f"plan {made_from!r}",
-        lambda: packed_plan(searched(asked, variant)),
-        lambda found: unpacked_plan(found, asked.limits.arch),
-    )
+    """Return the plan that `plan_for` finds, read from disk if an earlier process has searched."""
+    first, sizes = (asked.cell, asked.shape, asked.limits), (asked.save, asked.tf32, asked.features)
+    made_from = (asked.cell.fingerprint, *first[1:], *sizes, variant)
+
+    def searched() -> object:
+        save, tf32, features = sizes
+        plan = plan_for(*first, variant, save=save, tf32=tf32, features=features)
+        return packed_plan(plan)
+
+    def read(found: object) -> Plan:
+        return unpacked_plan(found, asked.limits.arch)
+
+    return remembered(asked.cell.name, f"plan {made_from!r}", searched, read)

@@ -14,7 +14,6 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.expression.loops import body_of, carried, results_of, unchanged
 from ...cellspec.expression.node import Node, ordered
 from ...cellspec.functions import TABLE
-from ...cellspec.pairs import Pair
 from ...cellspec.stages.nodes import STAGES
 from ...codegen.layout import in_order_of_sums
 from ..call.masks import HOLD, RESTART, Masks
@@ -111,23 +110,15 @@ def _next_states(
     values = selected({name: p.expand_as(like) for name, p in params.items()}) | sources
     gates = selected(_gates(cell, inputs, step, sources))
     values |= gates
-    values |= selected(_inputs_of_step(cell, inputs, step, like))
+    given = zip(cell.inputs, inputs.unweighted, strict=True)
+    # Expanded to rows and units, as params are.
+    values |= selected(
+        {i.name: x[:, step if x.shape[1] > 1 else 0].expand_as(like) for i, x in given}
+    )
     values |= {c.name: inputs.wx.new_tensor(c.value) for c in cell.constants}
     stages = StagesByTorch(cell, inputs, gates, like, runs) if cell.has_stages else None
     new = evaluate(cell.updates, values, inputs.wx, stages)
     return {s.name: value.expand_as(like) for s, value in zip(cell.states, new, strict=True)}
-
-
-def _inputs_of_step(
-    cell: CellSpec, inputs: ScanInputs, step: int, like: Tensor
-) -> dict[str, Tensor]:
-    """Return the cell's inputs that no weight multiplies, (B, N, D) each."""
-    found = {}
-    for spec, given in zip(cell.inputs, inputs.unweighted, strict=True):
-        now = given[:, step if given.shape[1] > 1 else 0]
-        # Expanded to rows and units, as params are.
-        found[spec.name] = now.expand_as(like)
-    return found
 
 
 def _restarted(
@@ -170,10 +161,9 @@ def _gates(
     return gates
 
 
-@lru_cache(maxsize=512)
-def _summed(cell: CellSpec, pairs: tuple[Pair, ...]) -> list[Pair]:
-    """Return the pairs that states feed in the order of kernels, whatever that of declarations."""
-    return in_order_of_sums(cell, pairs)
+# The pairs that states feed, in the order in which kernels add their products, whatever the order
+# of declarations.
+_summed = lru_cache(maxsize=512)(in_order_of_sums)
 
 
 def evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -14,27 +15,20 @@ from ...cellspec.stages.nodes import eps_of, is_together, reduced
 from ..call.tensors import ScanInputs
 
 
-class StagesByTorch:
+class StagesByTorch(NamedTuple):
     """Exchanges between the units of a cell in a step, after its first products.
 
-    Args:
-        cell: the cell.
-        inputs: of the call.
+    Attributes:
         gates: of called gates, input and bias, (B, N, D) each.
         like: of the shape (B, N, D).
         runs: (B, 1, 1), the rows that run the step; None for all.
     """
 
-    def __init__(
-        self,
-        cell: CellSpec,
-        inputs: ScanInputs,
-        gates: Mapping[str, Tensor],
-        like: Tensor,
-        runs: Tensor | None,
-    ) -> None:
-        self._cell, self._inputs, self._gates = cell, inputs, gates
-        self._like, self._runs = like, runs
+    cell: CellSpec
+    inputs: ScanInputs
+    gates: Mapping[str, Tensor]
+    like: Tensor
+    runs: Tensor | None
 
     def computed(self, node: Node, known: Mapping[Node, Tensor]) -> dict[Node, Tensor]:
         """Return what a node is, or what each value is of those normed together."""
@@ -48,19 +42,19 @@ class StagesByTorch:
             members = (make("member", place, (node,)) for place in range(len(found)))
             return dict(zip(members, found, strict=True))
         if node.name in _SINGLE:
-            return {node: _SINGLE[node.name](values[0]).expand_as(self._like)}
+            return {node: _SINGLE[node.name](values[0]).expand_as(self.like)}
         return {node: _normed(node, values[0])}
 
     def _selected(self, value: Tensor) -> Tensor:
         """Return a value of all units, 0 in rows that do not run: no NaN of theirs is exchanged."""
-        full = value.expand_as(self._like)
-        return full if self._runs is None else torch.where(self._runs, full, 0.0)
+        full = value.expand_as(self.like)
+        return full if self.runs is None else torch.where(self.runs, full, 0.0)
 
     def _gate(self, name: str, argument: Tensor) -> Tensor:
-        gate = self._gates[name]
+        gate = self.gates[name]
         for pairs, weights, product in (
-            (self._cell.dense_pairs, self._inputs.R, matrix_product),
-            (self._cell.diagonal_pairs, self._inputs.R_diag, torch.mul),
+            (self.cell.dense_pairs, self.inputs.R, matrix_product),
+            (self.cell.diagonal_pairs, self.inputs.R_diag, torch.mul),
         ):
             for number, pair in enumerate(pairs):
                 if pair.gate == name:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,9 @@ from ..nn.conversion.faster import kernels_project
 from ..nn.sequences import Sequences
 from ..targets.target import Target
 
-_ROWS = "lengths", "reset", "reset_to"
 
-
-@dataclass(frozen=True)
-class ModuleCall:
-    """Call of a module over time, computed in a dtype, with this rank's heads.
+class ModuleCall(NamedTuple):
+    """Call of a module over time, with this rank's heads if they are spread over ranks.
 
     It is `masked` with lengths or resets. `apart` says that directions are always two calls.
     """
@@ -66,7 +63,7 @@ def calls_of(
         given = [_fake(mode, f"inputs[{i}]", each, first) for i, each in enumerate(inputs)]
         named = {name: _fake(mode, name, each, first) for name, each in options.items()}
         if isinstance(module, RNN | Sequences):
-            _Stub(module, found, dtype)(*given, **named)
+            _note(module, found, dtype, *given, **named)
         else:
             with _stubs(layers, found, dtype):
                 _run(module, mode, given, named)
@@ -125,7 +122,7 @@ def _stubs(
 ) -> Iterator[None]:
     """Let recurrent layers note their calls, and compute nothing."""
     for layer in layers:
-        layer.__dict__["forward"] = _Stub(layer, found, dtype)
+        layer.__dict__["forward"] = partial(_note, layer, found, dtype)
     try:
         yield
     finally:
@@ -133,85 +130,74 @@ def _stubs(
             del layer.__dict__["forward"]
 
 
-class _Stub:
-    """Replacement of a layer's forward that adds its calls to `found`."""
+def _note(
+    layer: Any,
+    found: list[ModuleCall],
+    dtype: torch.dtype | None,
+    x: Any = None,
+    states: Any = None,
+    **more: Any,
+) -> Any:
+    """Add a call of a layer to `found`, in place of its forward; return results of its shapes."""
+    wanted = f"({'B, T' if layer.batch_first else 'T, B'}, {layer.input_size})"
+    where, write = "x of a recurrent layer", f"rnnc.warmup(layer, {wanted})"
+    if isinstance(x, PackedSequence) or not isinstance(x, Tensor):
+        raise TensorError(where, kind_of(x), f"a tensor of {wanted}", write)
+    if x.ndim not in (2, 3) or x.shape[-1] != layer.input_size:
+        raise TensorError(where, f"shape {tuple(x.shape)}", f"a tensor of {wanted}", write)
+    single, swapped = x.ndim == 2, x.ndim == 3 and layer.batch_first
+    steps, batch = (len(x), 1) if single else x.shape[:2][:: -1 if swapped else 1]
+    weight = next(layer.parameters())
+    computed = dtype or weight.dtype
+    if torch.is_autocast_enabled(x.device.type) and computed != torch.float64:
+        computed = torch.get_autocast_dtype(x.device.type)
+    settings = settings_of(layer)
+    if settings is not None:
+        masked = any(more.get(name) is not None for name in ("lengths", "reset", "reset_to"))
+        given = more.get("inputs") or {}
+        inputs = [given.get(each.name) for each in settings.cell.inputs]
+        settings = settings.with_gradients([i is not None and i.requires_grad for i in inputs])
+        apart = getattr(layer, "directions_apart", False)
+        sizes = int(steps), int(batch)  # numbers, where a model has symbols
+        found.append(ModuleCall(settings, *sizes, computed, weight.device, masked, apart))
+    return _results(layer, x.to(computed), batch, single, bool(more.get("all_states")))
 
-    def __init__(self, layer: Any, found: list[ModuleCall], dtype: torch.dtype | None) -> None:
-        self._layer, self._found, self._dtype = layer, found, dtype
 
-    def __call__(self, x: Any = None, states: Any = None, **more: Any) -> Any:
-        """Return results of the right shapes."""
-        layer, masked = self._layer, any(more.get(name) is not None for name in _ROWS)
-        wanted = f"({'B, T' if layer.batch_first else 'T, B'}, {layer.input_size})"
-        where, write = "x of a recurrent layer", f"rnnc.warmup(layer, {wanted})"
-        if isinstance(x, PackedSequence) or not isinstance(x, Tensor):
-            raise TensorError(where, kind_of(x), f"a tensor of {wanted}", write)
-        if x.ndim not in (2, 3) or x.shape[-1] != layer.input_size:
-            found = f"shape {tuple(x.shape)}"
-            raise TensorError(where, found, f"a tensor of {wanted}", write)
-        single, swapped = x.ndim == 2, x.ndim == 3 and layer.batch_first
-        steps, batch = (len(x), 1) if single else x.shape[:2][:: -1 if swapped else 1]
-        weight = next(layer.parameters())
-        computed = self._dtype or weight.dtype
-        if torch.is_autocast_enabled(x.device.type) and computed != torch.float64:
-            computed = torch.get_autocast_dtype(x.device.type)
-        settings = settings_of(layer)
-        if settings is not None:
-            apart = getattr(layer, "directions_apart", False)
-            call: Any = steps, batch, computed, weight.device, masked, apart
-            plain: Any = (int(each) if isinstance(each, torch.SymInt) else each for each in call)
-            given = more.get("inputs") or {}
-            inputs = [given.get(each.name) for each in settings.cell.inputs]
-            needed = [each is not None and each.requires_grad for each in inputs]
-            settings = settings.with_gradients(needed)
-            self._found.append(ModuleCall(settings, *plain))
-        return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
+def _results(layer: Any, x: Tensor, batch: int, single: bool, every: bool) -> Any:
+    """Return results of a layer without values."""
+    parts, rows, outer = 2 if layer.bidirectional else 1, () if single else (batch,), x.shape[:-1]
 
-    def _results(self, x: Tensor, batch: int, single: bool, every: bool) -> Any:
-        layer = self._layer
-        parts = 2 if layer.bidirectional else 1
-        widths = getattr(layer, "_widths", None) or [layer.proj_size or layer.hidden_size]
-        features, outer = self._features() * parts, x.shape[:-1]
-        count = len(layer._state_names) if isinstance(layer, RNN) else 1 + (layer.mode == "LSTM")
-        sizes = [*widths, *[layer.hidden_size] * (count - len(widths))]
-        rows = () if single else (batch,)
-        last = tuple([x.new_empty(layer.num_layers * parts, *rows, n) for n in sizes])
-        y = x.new_empty(*outer, features)
-        if isinstance(layer, Sequences):
-            return y, layer._hx_of(last)
-        if every:
-            names = zip(layer._state_names, sizes, strict=True)
-            return y, last, {name: x.new_empty(*outer, n * parts) for name, n in names}
-        return y, last
+    def last(sizes: Sequence[int]) -> tuple[Tensor, ...]:
+        return tuple([x.new_empty(layer.num_layers * parts, *rows, n) for n in sizes])
 
-    def _features(self) -> int:
-        layer = self._layer
-        if not isinstance(layer, RNN):
-            return int(layer.proj_size or layer.hidden_size)
-        whole = layer.heads * layer.proj_size or layer.hidden_size
-        sharded = getattr(layer, "_output_layout", None)
-        split = sharded is not None and sharded.is_shard()
-        return layer._widths[0] if split else whole
+    if isinstance(layer, Sequences):
+        width = layer.proj_size or layer.hidden_size
+        count = 1 + (layer.mode == "LSTM")
+        states = last([width, layer.hidden_size][:count])
+        return x.new_empty(*outer, width * parts), layer._hx_of(states)
+    sharded = getattr(getattr(layer, "_options", None), "output_layouts", None)
+    split = sharded is not None and sharded.is_shard()
+    whole = layer.heads * layer.proj_size or layer.hidden_size
+    y = x.new_empty(*outer, (layer._widths[0] if split else whole) * parts)
+    if not every:
+        return y, last(layer._widths)
+    names = zip(layer._state_names, layer._widths, strict=True)
+    return y, last(layer._widths), {name: x.new_empty(*outer, n * parts) for name, n in names}
 
 
 def settings_of(layer: Any) -> Settings | None:
     """Return the settings that a layer runs on this rank; None for one without kernels."""
-    one_layer = getattr(layer, "_one_layer", None)
-    if isinstance(layer, RNN):
-        cell = layer.cell if layer.training else layer._mean
-    if one_layer is not None:  # its heads are spread over ranks
-        found: Settings = one_layer(cell)
-        return found
-    if isinstance(layer, RNN):
-        settings: Settings | None = layer._settings(False, cell)
+    if isinstance(layer, Sequences):
+        settings: Settings | None = layer._settings()
+        if settings is None or not layer.proj_size:
+            return settings
+        weight = next(cast(nn.Module, layer).parameters())
+        serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
+        return settings._replace(layers=1, dropout=0.0) if serve else None
+    cell = layer.cell if layer.training else layer._mean
+    if hasattr(layer, "_one_layer"):  # its heads are spread over ranks
+        settings = layer._one_layer(cell)
     else:
-        settings = layer._settings()
-        if settings is not None and layer.proj_size:
-            weight = next(layer.parameters())
-            serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
-            return settings._replace(layers=1, dropout=0.0) if serve else None
-    projection = getattr(layer, "_projection", None)
-    if settings is not None and projection is not None:
-        own = projection.recurrent if settings.cell is layer.cell else projection.recurrent.mean()
-        return settings._replace(cell=own, layers=1)
+        settings, own = layer._settings(False, cell), layer._projected(cell)
+        settings = settings if own is None else settings._replace(cell=own.recurrent, layers=1)
     return settings

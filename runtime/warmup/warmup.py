@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -72,15 +72,14 @@ def described(noted: ModuleCall) -> str:
     return f"{size}, {dtype} on {noted.device.type}{both}{masked}"
 
 
-def without_repeats(calls: list[ModuleCall]) -> Iterator[ModuleCall]:
-    """Yield each kind of call once, in the order of their first occurrence."""
-    seen = set()
+def without_repeats(calls: list[ModuleCall]) -> list[ModuleCall]:
+    """Return each kind of call once, in the order of their first occurrence."""
+    found: dict[object, ModuleCall] = {}
     for noted in calls:
         own = noted.settings
         key = described(noted), own.cell, own.layers, own.choice, noted.steps
-        if key not in seen:
-            seen.add(key)
-            yield noted
+        found.setdefault(key, noted)
+    return list(found.values())
 
 
 def take_over_plans(asked: Sequence[AskedPlan]) -> int:
@@ -152,7 +151,7 @@ def warmup(
         >>> rnnc.warmup(model, (128, 16, 3))
         ['gru, 1 x 8, batch 16, float32 on cpu']
     """
-    calls = list(without_repeats(calls_of(module, inputs, options, dtype)))
+    calls = without_repeats(calls_of(module, inputs, options, dtype))
     reasons = [why_none(noted) for noted in calls]
     for reason in dict.fromkeys(filter(None, reasons)):
         lacking = zip(calls, reasons, strict=True)

@@ -7,7 +7,7 @@ import copy
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.nn import own, packed, steps
+from rnnc.runtime.nn import own, packed, sequences
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
@@ -23,7 +23,7 @@ def by_kernels(monkeypatch):
     def refuse(*_):
         raise AssertionError("torch's own forward ran")
 
-    for room in (packed, own, steps):
+    for room in (packed, own, sequences):
         monkeypatch.setattr(room, "run_torch", refuse)
 
 

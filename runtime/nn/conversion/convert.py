@@ -101,21 +101,17 @@ def convert(
     replaced: dict[str, tuple[str, str]] = {}
     left: dict[str, str] = {}
     for name, module in list(model.named_modules()):
-        torchs = _TORCHS.get(type(module))
+        torchs, own = _TORCHS.get(type(module)), type(module)
         if torchs is None:
-            why = _why_not_back(module) if back else _why_not(module)
-            if why is not None:
-                left[name] = why
-            continue
-        to = torchs if back else CLASSES[torchs][0 if isinstance else 1]
-        if type(module) is to:
-            continue
-        why = None if back or type(module) is not torchs else _why_left(module, force)
+            to, why = own, _why_not_back(module) if back else _why_not(module)
+        else:
+            to = torchs if back else CLASSES[torchs][0 if isinstance else 1]
+            why = None if back or own is not torchs else _why_left(module, force)
         if why is not None:
             left[name] = why
-            continue
-        replaced[name] = _full_name(type(module)), _full_name(to)
-        change_class(module, to)
+        elif to is not own:
+            replaced[name] = _full_name(own), _full_name(to)
+            change_class(module, to)
     return Report(replaced, left)
 
 

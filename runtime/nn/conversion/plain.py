@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from ..base import TwoStates
+from ..base import MADE_ANEW, TwoStates, of_torch
 from ..modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from ..sequences import Sequences
-from ..steps import Cells
+from ..sequences import Cells, Sequences
 
 _KEPT_BY_TORCH = ("_flat_weights", "_flat_weight_refs")
 
@@ -58,6 +57,7 @@ class _PlainCells(Cells, _Plain):
     reset_parameters = nn.RNNCellBase.reset_parameters
 
 
+@of_torch(nn.LSTM)
 class PlainLSTM(TwoStates, _PlainSequences):
     """`rnnc.nn.LSTM`, which is no subclass of `torch.nn.LSTM`; `rnnc.convert` makes it.
 
@@ -71,44 +71,34 @@ class PlainLSTM(TwoStates, _PlainSequences):
         (<class 'rnnc.nn.PlainLSTM'>, False)
     """
 
-    torch_class = nn.LSTM
     check_forward_args = nn.LSTM.check_forward_args
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     permute_hidden = nn.LSTM.permute_hidden
 
 
+@of_torch(nn.GRU)
 class PlainGRU(_PlainSequences):
     """`rnnc.nn.GRU`, which is no subclass of `torch.nn.GRU`; `rnnc.convert` makes it."""
 
-    torch_class = nn.GRU
 
-
+@of_torch(nn.RNN)
 class PlainRNN(_PlainSequences):
     """`rnnc.nn.RNN`, which is no subclass of `torch.nn.RNN`; `rnnc.convert` makes it."""
 
-    torch_class = nn.RNN
 
-
+@of_torch(nn.LSTMCell)
 class PlainLSTMCell(TwoStates, _PlainCells):
     """`rnnc.nn.LSTMCell`, which is no subclass of `torch.nn.LSTMCell`; `rnnc.convert` makes it."""
 
-    torch_class = nn.LSTMCell
-    _mode = "LSTM"
 
-
+@of_torch(nn.GRUCell)
 class PlainGRUCell(_PlainCells):
     """`rnnc.nn.GRUCell`, which is no subclass of `torch.nn.GRUCell`; `rnnc.convert` makes it."""
 
-    torch_class = nn.GRUCell
-    _mode = "GRU"
 
-
+@of_torch(nn.RNNCell)
 class PlainRNNCell(_PlainCells):
     """`rnnc.nn.RNNCell`, which is no subclass of `torch.nn.RNNCell`; `rnnc.convert` makes it."""
-
-    torch_class = nn.RNNCell
-    nonlinearity: str
-    _cell_kind = RNNCell._cell_kind
 
 
 # Of each class of torch: the subclass of it, and the plain one.
@@ -120,14 +110,12 @@ CLASSES: dict[type[nn.Module], tuple[type[nn.Module], type[nn.Module]]] = {
     nn.GRUCell: (GRUCell, PlainGRUCell),
     nn.RNNCell: (RNNCell, PlainRNNCell),
 }
-for _, _plain in CLASSES.values():
-    _plain.__module__ = "rnnc.nn"
 
 
 def change_class(module: nn.Module, to: type[nn.Module]) -> None:
     """Change a module's class to one for the same class of torch; its attributes and hooks stay."""
     theirs = issubclass(to, nn.RNNBase)
-    for name in ("_known_calls", "_own_order", *(() if theirs else _KEPT_BY_TORCH)):
+    for name in (*MADE_ANEW, *(() if theirs else _KEPT_BY_TORCH)):
         module.__dict__.pop(name, None)
     module.__class__ = to
     if not isinstance(module, nn.RNNBase):

@@ -262,19 +262,19 @@ def test_a_compiler_is_tried_once_on_a_machine(empty_cache, monkeypatch):
     ways = []
     compile_probe = compilers._probed
     monkeypatch.setattr(compilers, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
-    assert compilers.has_openmp(compiler, flags) == compilers.has_openmp(compiler, flags)
+    assert compilers.openmp_flag(compiler, flags) == compilers.openmp_flag(compiler, flags)
     assert [way[:2] for way in ways] == [(compiler, flags)]
 
 
 @pytest.mark.parametrize("kept", [None, {}, "x", 1])
 def test_an_answer_that_is_none_is_asked_for_again(empty_cache, kept, monkeypatch):
     flags, compiler = compiling._flags(), compiling.find_compiler()
-    wanted = compilers.has_openmp(compiler, flags)
+    wanted = compilers.openmp_flag(compiler, flags)
     (path,) = empty_cache.glob("compiler-*.memo")
     write_sealed(path, json.dumps(kept).encode())
-    assert compilers.has_openmp(compiler, flags) is wanted
+    assert compilers.openmp_flag(compiler, flags) == wanted
     monkeypatch.setattr(compilers, "_probed", None)  # kept again
-    assert compilers.has_openmp(compiler, flags) is wanted
+    assert compilers.openmp_flag(compiler, flags) == wanted
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pickle
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.nn import steps
+from rnnc.runtime.nn import sequences
 from torch import nn
 
 KINDS = {
@@ -40,7 +40,7 @@ def by_kernels(monkeypatch):
     def refuse(*_):
         raise AssertionError("torch's own forward ran")
 
-    monkeypatch.setattr(steps, "run_torch", refuse)
+    monkeypatch.setattr(sequences, "run_torch", refuse)
 
 
 @EACH

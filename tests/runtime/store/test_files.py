@@ -76,8 +76,8 @@ def test_a_file_that_another_process_removes_meanwhile_is_no_error(folder, monke
 
     def then_removed(place):
         entries = listed(place)
-        for entry in entries:
-            Path(entry.path).unlink()
+        for path, _ in entries:
+            path.unlink()
         return entries
 
     monkeypatch.setattr(cache, "_entries", then_removed)
