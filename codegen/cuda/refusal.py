@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 from ...cellspec.cell import CellSpec
 from ...constrint import Model, Unsatisfiable
@@ -12,15 +13,19 @@ from .limits import Limits
 Clash = tuple[Direction, Unsatisfiable]
 HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
+# Whether registers keep to the bounds of all cells; or to lower ones, since kernels of a cell with
+# stages, which has more numbers to count, need fewer; or to bounds below what its kernels need.
+Margin = Literal["kept", "without", "spills"]
+
 
 def first_clash(
-    problem: Callable[[Direction, bool], Model], margins: Iterable[bool]
+    problem: Callable[[Direction, Margin], Model], margins: Iterable[Margin]
 ) -> Clash | None:
     """The constraints that cannot be met, in the first direction that fails; None if a plan fits.
 
     Args:
-        problem: the constraints on the kernel of a direction, with a margin of registers or not.
-        margins: which of the two are tried in turn; the last says what cannot be met.
+        problem: the constraints on the kernel of a direction, with a margin of registers.
+        margins: those that are tried in turn; the last says what cannot be met.
     """
     for direction in DIRECTIONS:
         unmet = None
@@ -42,17 +47,14 @@ def _unmet(model: Model) -> Unsatisfiable | None:
     return None
 
 
-def margins_of(cell: CellSpec, *, close: bool) -> tuple[bool, ...]:
-    """Return whether kernels are planned with a margin of registers, the preferred way first.
-
-    Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
-    to count, need fewer; so where no plan keeps the margin, one without it is tried.
+def margins_of(cell: CellSpec, *, close: bool) -> tuple[Margin, ...]:
+    """Return the margins of registers that kernels are planned with, the preferred one first.
 
     Args:
         cell: the cell.
-        close: whether a plan may go without. No such plan has been measured.
+        close: whether a plan may go without the margin. Few such plans have been measured.
     """
-    return (True, False) if close and cell.has_stages else (True,)
+    return ("kept", "without", "spills") if close and cell.has_stages else ("kept",)
 
 
 def largest_dim(fits: Callable[[int], bool], low: int, high: int, step: int) -> int:

@@ -18,6 +18,7 @@ from ..limits import Limits
 from ..mma import WARP
 from ..refusal import (
     Clash,
+    Margin,
     first_clash,
     largest_beyond_gaps,
     largest_dim,
@@ -62,7 +63,7 @@ def block_kernels(
 
 
 def _plans(
-    request: PlanRequest, direction: Direction, rows: int, margins: Sequence[bool]
+    request: PlanRequest, direction: Direction, rows: int, margins: Sequence[Margin]
 ) -> list[BlockPlan]:
     """The plans of a direction for so many batch rows per block, by the first margin that fits."""
     shape, limits = request.shape, request.limits
@@ -110,7 +111,7 @@ def _best(
     direction: Direction,
     rows: int,
     together: int,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[Solution, ...]:
     """The sizes of one direction's kernel, with early loads if there is room.
 
@@ -149,7 +150,9 @@ def _plan(request: PlanRequest, direction: Direction, rows: int, found: Solution
     return replace(plan, estimate=estimate, save=request.save, tf32=tf32)
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
+def _clash(
+    cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[Margin, ...]
+) -> Clash | None:
     """The constraints that no block meets; None if there is a block plan."""
     rows, sizes = ROWS[0], _sizes(shape)
     return first_clash(
@@ -157,7 +160,9 @@ def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ..
     )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
+def _refusal(
+    cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[Margin, ...]
+) -> PlanError:
     clash = _clash(cell, shape, limits, margins)
     largest = largest_block_dim(cell, shape.dtype, limits, margins)
     wanted = "a cell with fewer gates and states: no head dim fits"
@@ -165,7 +170,7 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, 
 
 
 def _fits(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[Margin, ...]
 ) -> Callable[[int], bool]:
     """A function that says whether there is a block plan for a head dim."""
     return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
@@ -173,7 +178,7 @@ def _fits(
 
 @lru_cache(maxsize=512)
 def largest_block_dim(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[Margin, ...] = ("kept",)
 ) -> int:
     """The largest head dim, a multiple of 8, whose R fits one block; 0 if none does.
 

@@ -17,6 +17,7 @@ from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import (
     Clash,
+    Margin,
     first_clash,
     largest_beyond_gaps,
     largest_dim,
@@ -66,7 +67,7 @@ def cluster_kernels(
             "at least one dense recurrent matrix: the blocks of a cluster exchange its inputs",
             'variant="walk"',
         )
-    margins = margins_of(cell, close=close)
+    margins = _margins_of(cell, close=close)
     both = {d: _by_margins(cell, shape, limits, d, request.tf32, margins) for d in DIRECTIONS}
     if not all(both.values()):
         raise _refusal(cell, shape, limits, margins)
@@ -75,17 +76,22 @@ def cluster_kernels(
     )
 
 
+def _margins_of(cell: CellSpec, *, close: bool) -> tuple[Margin, ...]:
+    """Return the margins of registers; more blocks per cluster spare what a spill would."""
+    return margins_of(cell, close=close)[:2]
+
+
 def _by_margins(
     cell: CellSpec,
     shape: Shape,
     limits: Limits,
     direction: Direction,
     tf32: bool,
-    margins: Sequence[bool],
+    margins: Sequence[Margin],
 ) -> tuple[ClusterPlan, ...]:
     """The plans of a direction with the first margin of registers that fits, the cheapest first."""
-    tries: list[tuple[bool, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
-    tries += [(margin, FURTHER_SIZES) for margin in margins if not margin]
+    tries: list[tuple[Margin, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
+    tries += [(margin, FURTHER_SIZES) for margin in margins if margin != "kept"]
     each = (_ranked(cell, shape, limits, direction, tf32, *of) for of in tries)
     return next(filter(None, each), ())
 
@@ -97,7 +103,7 @@ def _ranked(
     limits: Limits,
     direction: Direction,
     tf32: bool,
-    margin: bool,
+    margin: Margin,
     sizes: tuple[int, ...],
 ) -> tuple[ClusterPlan, ...]:
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
@@ -140,7 +146,7 @@ def _best(
     direction: Direction,
     size: int,
     together: int,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[Solution, ...]:
     """The first solution for a cluster size and each way to share a product among warps."""
     if size > limits.cluster or size > shape.head_dim // GROUP_UNITS:
@@ -154,7 +160,9 @@ def _best(
     return tuple(found.values())
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> Clash | None:
+def _clash(
+    cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[Margin, ...]
+) -> Clash | None:
     """The constraints that no cluster meets; None if there is a cluster plan."""
     sizes = _sizes(shape)
     return first_clash(
@@ -162,7 +170,9 @@ def _clash(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ..
     )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, ...]) -> PlanError:
+def _refusal(
+    cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[Margin, ...]
+) -> PlanError:
     clash = _clash(cell, shape, limits, margins)
     largest = largest_cluster_dim(cell, shape.dtype, limits, margins)
     if limits.cluster < min(SIZES):
@@ -176,7 +186,7 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits, margins: tuple[bool, 
 
 
 def _fits(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...]
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[Margin, ...]
 ) -> Callable[[int], bool]:
     """A function that says whether there is a cluster plan for a head dim."""
     return lambda dim: _clash(cell, Shape(1, dim, 1, 1, dtype), limits, margins) is None
@@ -184,7 +194,7 @@ def _fits(
 
 @lru_cache(maxsize=512)
 def largest_cluster_dim(
-    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[bool, ...] = (True,)
+    cell: CellSpec, dtype: Dtype, limits: Limits, margins: tuple[Margin, ...] = ("kept",)
 ) -> int:
     """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does.
 
@@ -204,5 +214,5 @@ def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: in
     """
     if limits.cluster < min(SIZES):
         return 0
-    of = cell, dtype, limits, margins_of(cell, close=True)
+    of = cell, dtype, limits, _margins_of(cell, close=True)
     return largest_beyond_gaps(largest_cluster_dim(*of), _fits(*of))

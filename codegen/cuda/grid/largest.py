@@ -9,7 +9,15 @@ from ....cellspec.cell import CellSpec
 from ...shape import Dtype, PlanError, Shape
 from ..limits import Limits
 from ..mma import GROUP_UNITS
-from ..refusal import Clash, first_clash, largest_beyond_gaps, largest_dim, margins_of, refusal
+from ..refusal import (
+    Clash,
+    Margin,
+    first_clash,
+    largest_beyond_gaps,
+    largest_dim,
+    margins_of,
+    refusal,
+)
 from .problem import Rows, grid_problem
 
 _LARGEST_DIM = 16384
@@ -25,7 +33,7 @@ def _clash(
     shape: Shape,
     limits: Limits,
     streams: bool = False,
-    margins: tuple[bool, ...] = (True,),
+    margins: tuple[Margin, ...] = ("kept",),
 ) -> Clash | None:
     """The constraints that no group of blocks meets; None if there is a grid plan.
 
@@ -44,7 +52,7 @@ def _clash(
 
 
 def grid_refusal(
-    cell: CellSpec, shape: Shape, limits: Limits, streams: bool, margins: tuple[bool, ...]
+    cell: CellSpec, shape: Shape, limits: Limits, streams: bool, margins: tuple[Margin, ...]
 ) -> PlanError:
     """The error of a grid plan that does not exist.
 
@@ -67,7 +75,7 @@ def _fits(
     limits: Limits,
     heads: int,
     streams: bool = False,
-    margins: tuple[bool, ...] = (True,),
+    margins: tuple[Margin, ...] = ("kept",),
 ) -> Callable[[int], bool]:
     """A function that says whether there is a grid plan for a head dim."""
 
@@ -85,7 +93,7 @@ def largest_grid_dim(
     limits: Limits,
     heads: int = 1,
     streams: bool = False,
-    margins: tuple[bool, ...] = (True,),
+    margins: tuple[Margin, ...] = ("kept",),
 ) -> int:
     """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does.
 

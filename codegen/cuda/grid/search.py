@@ -17,7 +17,7 @@ from ..cost.estimate import USUAL_STEPS, StepEstimate
 from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
-from ..refusal import margins_of, refuse_float64
+from ..refusal import Margin, margins_of, refuse_float64
 from .cost import grid_start, grid_step
 from .exchange import exchanged_k_tiles
 from .largest import grid_refusal, sizes_of_group
@@ -63,9 +63,8 @@ def grid_kernels(
     streams = streams and not cell.has_stages  # whose products come in another order
     margins = margins_of(cell, close=close)
     of = cell, shape, limits, direction, request.tf32
-    found = _candidates(*of, False, near, margins[:1])
-    if not found and len(margins) > 1:
-        found = _candidates(*of, False, near, margins)
+    tries = (_candidates(*of, False, near, margins[: 1 + i]) for i in range(len(margins)))
+    found = next(filter(None, tries), ())
     if streams and not found:
         found = _candidates(*of, True, near, margins[:1])
     if not found:
@@ -82,7 +81,7 @@ def _candidates(
     tf32: bool,
     streams: bool,
     near: float,
-    margins: tuple[bool, ...],
+    margins: tuple[Margin, ...],
 ) -> tuple[GridPlan, ...]:
     inputs = _inputs(cell, shape, limits, tf32)
     sizes = (cell, sizes_of_group(shape), limits)
@@ -144,7 +143,7 @@ def _ranked(
     rows: Rows,
     tf32: bool,
     streams: bool,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
     inputs = _inputs(cell, shape, limits, tf32)
@@ -164,7 +163,7 @@ def _kernels(
     rows: Rows,
     streams: bool,
     tf32: bool,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[GridPlan, ...]:
     """The feasible kernels of a direction."""
     problem = grid_problem(cell, shape, limits, direction, rows, streams, tf32, margin)
