@@ -1,5 +1,6 @@
 // Product of a few rows with the input weights of a layer as these lie, in the order of wx: units of
-// all heads, and the gates of each unit beside each other. RNNC_TO is the type of all tensors.
+// all heads, and the gates of each unit beside each other. RNNC_TO is the type of all tensors, and
+// RNNC_TF32 says whether float32 may round to TF32.
 //
 // A block has 16 columns and 16 rows, and its warps share K: all loads of a short K are in flight
 // together.
@@ -7,7 +8,7 @@
 
 namespace rnnc {
 using Element = RNNC_TO;
-constexpr bool kTf32 = false;     // float32 is multiplied as three products of split numbers
+constexpr bool kTf32 = RNNC_TF32;
 constexpr int kPairGate[] = {0};  // the accumulator asks for a cell's gates; here is none
 }  // namespace rnnc
 
@@ -46,6 +47,7 @@ RNNC_INLINE void few_rows(const FewRows& a, float (*parts)[kTileColumns][kRows +
   const int features = static_cast<int>(a.features), k_tiles = ceil_div(features, kKTile);
   const u32 column = blockIdx.x * kTileColumns;
   const int64 first_row = int64{blockIdx.y} * kRows;
+  const bool one_tile = a.rows - first_row <= 8;  // of rows
   const Element *weights[2], *rows[kRowTiles];
   repeat<2>([&](int half) {
     const u32 own = column + 8 * half + lane / 4;
@@ -75,7 +77,9 @@ RNNC_INLINE void few_rows(const FewRows& a, float (*parts)[kTileColumns][kRows +
       constexpr int i = decltype(index)::value / 2, step = decltype(index)::value % 2;
       const u32 factor[4] = {w[i][0][2 * step], w[i][1][2 * step], w[i][0][2 * step + 1],
                              w[i][1][2 * step + 1]};
+      if (first + i * kWarps >= k_tiles) return;
       repeat<kRowTiles>([&](int tile) {
+        if (tile > 0 && one_tile) return;
         sum[tile].template add<step>(factor, x[i][tile][2 * step], x[i][tile][2 * step + 1],
                                      rounding);
       });

@@ -24,7 +24,7 @@ def error(found, x, weight):
 
 
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, MOST_ROWS])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, 32])
 @pytest.mark.parametrize(
     ("sizes", "order"),
     [
@@ -38,16 +38,20 @@ def error(found, x, weight):
 def test_values(sizes, order, rows, dtype):
     weight, x = weights(sizes, dtype, order), weights((1, 1, rows, sizes[3]), dtype)[0, 0]
     assert takes_few_rows(x, weight)
-    found = few_rows(x, weight)
-    assert error(found, x, weight) < BOUND[dtype]
-    assert torch.equal(found, few_rows(x, weight))
+    for tf32 in (False, True):
+        found = few_rows(x, weight, tf32)
+        assert error(found, x, weight) < (1e-3 if tf32 and dtype == torch.float32 else BOUND[dtype])
+        assert torch.equal(found, few_rows(x, weight, tf32))
 
 
 @pytest.mark.parametrize("value", [1e38, float("inf"), float("nan")])
 def test_large_values(value):
     weight, x = weights((2, 1, 8, 16), torch.float32), torch.zeros(3, 16, device="cuda")
     x[1, 5] = value
-    found, wanted = few_rows(x, weight), torch.einsum("bi,gndi->bndg", x, weight).reshape(3, 16)
+    found, wanted = (
+        few_rows(x, weight, False),
+        torch.einsum("bi,gndi->bndg", x, weight).reshape(3, 16),
+    )
     torch.testing.assert_close(found[1], wanted[1], equal_nan=True)
     assert not found[[0, 2]].any()
 
@@ -55,7 +59,7 @@ def test_large_values(value):
 @pytest.mark.parametrize(
     ("rows", "features", "dtype"),
     [
-        (MOST_ROWS + 1, 16, torch.float32),
+        (MOST_ROWS[4] + 1, 16, torch.float32),
         (2, 5, torch.float32),
         (2, 20, torch.bfloat16),
         (2, 16, torch.float64),

@@ -21,7 +21,7 @@ def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
     """Return the wx of `project` at the precision of a call, where autograd need not follow."""
     flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
     if takes_few_rows(flat, weight):
-        return _as_wx(few_rows(flat, weight), x, weight)
+        return _as_wx(few_rows(flat, weight, tf32), x, weight)
     return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
 
 

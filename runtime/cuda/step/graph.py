@@ -36,8 +36,8 @@ def capture(
         for run in runs:
             graph = torch.cuda.CUDAGraph()
             # Other threads may allocate meanwhile.
-            mode = {"pool": pool, "stream": side, "capture_error_mode": "thread_local"}
-            with torch.cuda.graph(graph, **mode), beginning_on(first):
+            captured = torch.cuda.graph(graph, pool, side, capture_error_mode="thread_local")
+            with captured, beginning_on(first):
                 run()
             graphs.append(graph.replay)
         return graphs
