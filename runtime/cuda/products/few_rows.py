@@ -19,9 +19,9 @@ from .rearrange import TYPES
 # As in templates/cuda/few_rows.cu.
 _THREADS, _COLUMNS, _ROWS, _WIDEST_ACCESS = 256, 16, 16, 16
 # With more rows, by bytes per number, the weights are read more often than the library reads them.
-# 3 gates of 768 units and features, in us on an H100, this kernel and the library with weights put in
-# order: bfloat16 16 rows 3.9 and 8.0, 48 rows 5.9 and 8.0, 64 rows 8.2 and 8.1; float32, in full, 16
-# rows 11.1 and 15.9, 32 rows 16.1 and 17.4, 48 rows 20.6 and 18.5.
+# 3 gates of 768 units and features, in us on an H100, this kernel and the library with weights put
+# in order: bfloat16 16 rows 3.9 and 8.0, 48 rows 5.9 and 8.0, 64 rows 8.2 and 8.1; float32, in
+# full, 16 rows 11.1 and 15.9, 32 rows 16.1 and 17.4, 48 rows 20.6 and 18.5.
 MOST_ROWS = {2: 48, 4: 32}
 
 # Mirror of `FewRows`.
@@ -39,13 +39,9 @@ def takes_few_rows(rows: Tensor, weight: Tensor) -> bool:
     """
     if not rows.is_cuda or rows.dtype not in TYPES or rows.dtype == torch.float64:
         return False
-    if (
-        not 0 < len(rows) <= MOST_ROWS[rows.itemsize]
-        or not rows.is_contiguous()
-        or weight.stride(3) != 1
-    ):
+    if not 0 < len(rows) <= MOST_ROWS[rows.itemsize] or not 0 < weight.numel() < 2**31:
         return False
-    if not weight.numel() or weight.numel() >= 2**31:
+    if not rows.is_contiguous() or weight.stride(3) != 1:
         return False
     places = rows.data_ptr() | weight.data_ptr()
     apart = math.gcd(rows.shape[1], *weight.stride()[:3]) * rows.element_size()
