@@ -19,7 +19,6 @@ from ...codegen.cuda.walk.plan import WalkPlan
 from ...codegen.shape import PlanError
 from .alternating.run import AlternatingLauncher
 from .arguments import struct_around
-from .beginning import new_filled
 from .launch import CallSizes, Kernel, Launcher, fill_bytes
 from .load import load_kernel
 from .products.rearrange import put_in_order
@@ -130,7 +129,8 @@ class ScanLauncher(ResidentLauncher):
             self.kernel((self._groups, 1, 1), struct(arguments, None))
             return
         tiles = self._groups * self._plan.tiles(steps)
-        records = new_filled(like, tiles * self._plan.tile_record_bytes, _SENTINEL)
+        records = like.new_empty(tiles * self._plan.tile_record_bytes, dtype=torch.uint8)
+        fill_bytes(records, _SENTINEL)
         blocks = min(tiles, self.kernel.resident or tiles)
         self.kernel((blocks, 1, 1), struct(arguments, records.data_ptr()))
 
@@ -155,12 +155,11 @@ class GridLauncher(ResidentLauncher):
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream."""
         per_step, fixed = self._buffers
-        exchange = new_filled(like, (steps or 1) * per_step, _SENTINEL)
+        exchange = like.new_empty((steps or 1) * per_step, dtype=torch.uint8)
         streamed = like.new_empty(fixed, dtype=torch.uint8)
         struct = struct_around("GridArguments", type(arguments))
         for first, grid in self._waves:
-            if first:
-                fill_bytes(exchange, _SENTINEL)
+            fill_bytes(exchange, _SENTINEL)
             self.kernel(
                 grid,
                 struct(

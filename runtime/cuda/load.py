@@ -27,12 +27,12 @@ from .nvrtc import Binary, built, compile_flags, compile_plan, unpacked
 _DTYPE: Final = "float32"  # whose flags round divisions as IEEE 754 does
 
 
-def unit_of(file: str, **defined: str) -> Unit:
-    """Return the unit of a file, with macros such as the type that its kernels write, `to`."""
+def unit_of(file: str, to: str = "") -> Unit:
+    """Return the unit of a file; its kernels write the type `to`, if that is given."""
     unit = cuda_unit(file)
-    lines = [f"#define RNNC_{name.upper()} {value}\n" for name, value in defined.items()]
-    name = "_".join([unit.name, *defined.values()])
-    return unit._replace(name=name, code="".join([*lines, unit.code]))
+    if not to:
+        return unit
+    return unit._replace(name=f"{unit.name}_{to}", code=f"#define RNNC_TO {to}\n{unit.code}")
 
 
 def compile_unit(unit: Unit, arch: str) -> Binary:
@@ -100,12 +100,12 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
 
 
 @lru_cache(maxsize=64)
-def unit_kernel(file: str, threads: int, name: str, device: int, **defined: str) -> Kernel:
+def unit_kernel(file: str, threads: int, name: str, device: int, to: str = "") -> Kernel:
     """Return a kernel of `unit_of` a file, loaded on the current device."""
     shape = LaunchShape(threads)
     if is_described(device):
         return _described(shape, name, device)
-    binary = compile_unit(unit_of(file, **defined), device_limits(device).arch)
+    binary = compile_unit(unit_of(file, to), device_limits(device).arch)
     with beside_captures():
         return loaded(LoadedModule(binary.cubin), shape, name, device)
 

@@ -1,14 +1,14 @@
 // Product of a few rows with the input weights of a layer as these lie, in the order of wx: units of
-// all heads, and the gates of each unit beside each other. RNNC_TO is the type of all tensors, and
-// RNNC_TF32 says whether float32 may round to TF32.
+// all heads, and the gates of each unit beside each other. RNNC_TO is the type of all tensors;
+// float32 is rounded to TF32.
 //
-// A block has 16 columns and 16 rows, and its warps share K: all loads of a short K are in flight
+// A block has 16 columns of up to 16 rows, and its warps share K: all loads of a short K are in flight
 // together.
 #include "lib/ptx/element.cuh"
 
 namespace rnnc {
 using Element = RNNC_TO;
-constexpr bool kTf32 = RNNC_TF32;
+constexpr bool kTf32 = true;
 constexpr int kPairGate[] = {0};  // the accumulator asks for a cell's gates; here is none
 }  // namespace rnnc
 
@@ -23,7 +23,7 @@ constexpr int kAhead = 4;  // k_tiles of a warp in flight
 
 // Mirrored by runtime/cuda/products/few_rows.py. Lines of x and W begin at multiples of 16 bytes.
 struct FewRows {
-  const Element* x;  // [rows, features]
+  const Element* x;  // [rows, features], at most 16 rows
   const Element* W;  // [gates, N, D, features], by its strides
   Element* to;       // [rows, N, D, gates]
   int64 rows, features, columns, gates, dim;
@@ -40,21 +40,22 @@ RNNC_INLINE const Element* line_of(const FewRows& a, u32 column) {
 RNNC_INLINE void load_words(u32 (&words)[4], const Element* line, int k, int features) {
   repeat<4>([&](int i) { words[i] = 0u; });
   if (line && k < features) ld_global_nc(words, line + k);
+  // The matrix instruction truncates, which would bias long sums.
+  if constexpr (kPack == 1) repeat<4>([&](int i) { words[i] = round_to_tf32(words[i]); });
 }
 
 RNNC_INLINE void few_rows(const FewRows& a, float (*parts)[kTileColumns][kRows + 1]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int features = static_cast<int>(a.features), k_tiles = ceil_div(features, kKTile);
   const u32 column = blockIdx.x * kTileColumns;
-  const int64 first_row = int64{blockIdx.y} * kRows;
-  const bool one_tile = a.rows - first_row <= 8;  // of rows
+  const bool one_tile = a.rows <= 8;
   const Element *weights[2], *rows[kRowTiles];
   repeat<2>([&](int half) {
     const u32 own = column + 8 * half + lane / 4;
     weights[half] = own < a.columns ? line_of(a, own) : nullptr;
   });
   repeat<kRowTiles>([&](int tile) {
-    const int64 row = first_row + 8 * tile + lane / 4;
+    const int row = 8 * tile + lane / 4;
     rows[tile] = row < a.rows ? a.x + row * a.features : nullptr;
   });
   Accumulator<2> sum[kRowTiles];
@@ -67,21 +68,15 @@ RNNC_INLINE void few_rows(const FewRows& a, float (*parts)[kTileColumns][kRows +
       repeat<2>([&](int half) { load_words(w[i][half], weights[half], k, features); });
       repeat<kRowTiles>([&](int tile) { load_words(x[i][tile], rows[tile], k, features); });
     });
-    Rounding rounding;
-    rounding.begin();
-    repeat<kAhead>([&](int i) {
-      repeat<8>([&](int j) { w[i][j / 4][j % 4] = prepare_weight(w[i][j / 4][j % 4], rounding); });
-    });
-    rounding.settle();
     unroll<2 * kAhead>([&](auto index) {
       constexpr int i = decltype(index)::value / 2, step = decltype(index)::value % 2;
       const u32 factor[4] = {w[i][0][2 * step], w[i][1][2 * step], w[i][0][2 * step + 1],
                              w[i][1][2 * step + 1]};
-      if (first + i * kWarps >= k_tiles) return;
+      // NOTE: in two bytes these branches take longer than the products that they leave out.
+      if (kPack == 1 && first + i * kWarps >= k_tiles) return;
       repeat<kRowTiles>([&](int tile) {
-        if (tile > 0 && one_tile) return;
-        sum[tile].template add<step>(factor, x[i][tile][2 * step], x[i][tile][2 * step + 1],
-                                     rounding);
+        if (kPack == 1 && tile > 0 && one_tile) return;
+        sum[tile].template add<step>(factor, x[i][tile][2 * step], x[i][tile][2 * step + 1], {});
       });
     });
   }
@@ -92,10 +87,10 @@ RNNC_INLINE void few_rows(const FewRows& a, float (*parts)[kTileColumns][kRows +
   });
   __syncthreads();
   const u32 own = threadIdx.x % kTileColumns, row = threadIdx.x / kTileColumns;
-  if (column + own >= a.columns || first_row + row >= a.rows) return;
+  if (column + own >= a.columns || row >= a.rows) return;
   float total = 0;
   repeat<kWarps>([&](int part) { total += parts[part][own][row]; });
-  a.to[(first_row + row) * a.columns + column + own] = to_element<Element>(total);
+  a.to[row * a.columns + column + own] = to_element<Element>(total);
 }
 
 }  // namespace rnnc

@@ -9,7 +9,8 @@ from rnnc.runtime.cuda.products.few_rows import MOST_ROWS, few_rows, takes_few_r
 
 # How weights (G, N, D, features) lie: gate by gate, head by head, as wx has them.
 ORDERS = {"gates": (0, 1, 2, 3), "heads": (1, 0, 2, 3), "units": (1, 2, 0, 3)}
-BOUND = {torch.float32: 1e-6, torch.bfloat16: 5e-3, torch.float16: 7e-4}
+# float32 is rounded to TF32.
+BOUND = {torch.float32: 1e-3, torch.bfloat16: 5e-3, torch.float16: 7e-4}
 
 
 def weights(sizes, dtype, order="gates"):
@@ -24,7 +25,7 @@ def error(found, x, weight):
 
 
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, 32])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, MOST_ROWS])
 @pytest.mark.parametrize(
     ("sizes", "order"),
     [
@@ -37,36 +38,34 @@ def error(found, x, weight):
 )
 def test_values(sizes, order, rows, dtype):
     weight, x = weights(sizes, dtype, order), weights((1, 1, rows, sizes[3]), dtype)[0, 0]
-    assert takes_few_rows(x, weight)
-    for tf32 in (False, True):
-        found = few_rows(x, weight, tf32)
-        assert error(found, x, weight) < (1e-3 if tf32 and dtype == torch.float32 else BOUND[dtype])
-        assert torch.equal(found, few_rows(x, weight, tf32))
+    assert takes_few_rows(x, weight, True)
+    found = few_rows(x, weight)
+    assert error(found, x, weight) < BOUND[dtype]
+    assert torch.equal(found, few_rows(x, weight))
 
 
 @pytest.mark.parametrize("value", [1e38, float("inf"), float("nan")])
 def test_large_values(value):
     weight, x = weights((2, 1, 8, 16), torch.float32), torch.zeros(3, 16, device="cuda")
     x[1, 5] = value
-    found, wanted = (
-        few_rows(x, weight, False),
-        torch.einsum("bi,gndi->bndg", x, weight).reshape(3, 16),
-    )
-    torch.testing.assert_close(found[1], wanted[1], equal_nan=True)
+    found = few_rows(x, weight)
+    wanted = torch.einsum("bi,gndi->bndg", x, weight).reshape(3, 16)
+    torch.testing.assert_close(found[1], wanted[1], rtol=1e-3, atol=0, equal_nan=True)
     assert not found[[0, 2]].any()
 
 
 @pytest.mark.parametrize(
     ("rows", "features", "dtype"),
     [
-        (MOST_ROWS[4] + 1, 16, torch.float32),
+        (MOST_ROWS + 1, 16, torch.bfloat16),
         (2, 5, torch.float32),
+        (2, 16, torch.float32),
         (2, 20, torch.bfloat16),
         (2, 16, torch.float64),
     ],
 )
 def test_the_library_takes_the_rest(rows, features, dtype):
     weight, x = weights((3, 1, 8, features), dtype), weights((1, 1, rows, features), dtype)[0, 0]
-    assert not takes_few_rows(x, weight)
+    assert not takes_few_rows(x, weight, False)
     found = inputs.project_at(x[None], weight, False).reshape(rows, -1)
-    assert error(found, x, weight) < BOUND.get(dtype, 1e-12)
+    assert error(found, x, weight) < (1e-12 if dtype == torch.float64 else BOUND[dtype])

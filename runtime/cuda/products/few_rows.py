@@ -17,12 +17,10 @@ from ..load import unit_kernel
 from .rearrange import TYPES
 
 # As in templates/cuda/few_rows.cu.
-_THREADS, _COLUMNS, _ROWS, _WIDEST_ACCESS = 256, 16, 16, 16
-# With more rows, by bytes per number, the weights are read more often than the library reads them.
-# 3 gates of 768 units and features, in us on an H100, this kernel and the library with weights put
-# in order: bfloat16 16 rows 3.9 and 8.0, 48 rows 5.9 and 8.0, 64 rows 8.2 and 8.1; float32, in
-# full, 16 rows 11.1 and 15.9, 32 rows 16.1 and 17.4, 48 rows 20.6 and 18.5.
-MOST_ROWS = {2: 48, 4: 32}
+_THREADS, _COLUMNS, MOST_ROWS, _WIDEST_ACCESS = 256, 16, 16, 16
+# For more rows it would read the weights several times. 3 gates of 768 and of 2,048 units and
+# features, 16 rows, this kernel and the library with results put in order, in us on an H100:
+# bfloat16 3.9 and 5.4, 7.8 and 9.2; float32 in TF32 5.4 and 9.6, 24.2 and 25.2.
 
 # Mirror of `FewRows`.
 _FewRows = structure(
@@ -32,14 +30,17 @@ _FewRows = structure(
 )
 
 
-def takes_few_rows(rows: Tensor, weight: Tensor) -> bool:
+def takes_few_rows(rows: Tensor, weight: Tensor, tf32: bool) -> bool:
     """Return True if the kernel multiplies rows (rows, features) with weights (Gx, N, D, features).
 
-    It takes no float64, and lines without gaps that begin at multiples of 16 bytes.
+    It takes dtypes of two bytes, and float32 that may round to TF32; and lines without gaps that
+    begin at multiples of 16 bytes.
     """
-    if not rows.is_cuda or rows.dtype not in TYPES or rows.dtype == torch.float64:
+    if not rows.is_cuda or rows.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return False
-    if not 0 < len(rows) <= MOST_ROWS[rows.itemsize] or not 0 < weight.numel() < 2**31:
+    if rows.dtype == torch.float32 and not tf32:
+        return False
+    if not 0 < len(rows) <= MOST_ROWS or not 0 < weight.numel() < 2**31:
         return False
     if not rows.is_contiguous() or weight.stride(3) != 1:
         return False
@@ -48,11 +49,8 @@ def takes_few_rows(rows: Tensor, weight: Tensor) -> bool:
     return not (places | apart) % _WIDEST_ACCESS
 
 
-def few_rows(rows: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-    """Return the products of rows with weights, (rows, N * D * Gx), that `takes_few_rows` takes.
-
-    With `tf32`, factors of float32 may be rounded to TF32.
-    """
+def few_rows(rows: Tensor, weight: Tensor) -> Tensor:
+    """Return the products of rows with weights, (rows, N * D * Gx), that `takes_few_rows` takes."""
     gates, heads, dim, features = weight.shape
     columns = heads * dim * gates
     to = rows.new_empty(len(rows), columns)
@@ -64,10 +62,9 @@ def few_rows(rows: Tensor, weight: Tensor, tf32: bool) -> Tensor:
             *(len(rows), features, columns, gates, dim, of_gate, of_head, of_unit),
         ],
     )
-    grid = math.ceil(columns / _COLUMNS), math.ceil(len(rows) / _ROWS), 1
-    macros = {"to": TYPES[rows.dtype], "tf32": str(tf32 and rows.dtype == torch.float32).lower()}
+    grid = math.ceil(columns / _COLUMNS), 1, 1
+    index = rows.device.index
     with on_device(rows.device):
-        index = rows.device.index
-        kernel = unit_kernel("few_rows", _THREADS, "rnnc_few_rows", index, **macros)
+        kernel = unit_kernel("few_rows", _THREADS, "rnnc_few_rows", index, TYPES[rows.dtype])
         kernel(grid, _FewRows.from_buffer(numbers))
     return to

@@ -6,10 +6,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...call.requests import InputBackward
-from ...program.multiplier import product_added
+from ...program.multiplier import Multiplier, product_added
 from .few_rows import few_rows, takes_few_rows
 from .multiply import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
+
+# Where rows are fewer by this factor than features, results are put in order in place of weights:
+# few numbers of a row are neighbours then, so each takes longer than one of the weights.
+_FEW = 16
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
@@ -19,10 +23,14 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
 
 def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
     """Return the wx of `project` at the precision of a call, where autograd need not follow."""
-    flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-    if takes_few_rows(flat, weight):
-        return _as_wx(few_rows(flat, weight, tf32), x, weight)
-    return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
+    flat, multiplies = x.reshape(x.shape[0] * x.shape[1], x.shape[2]), multiplier(x.dtype, tf32)
+    if takes_few_rows(flat, weight, tf32):
+        return _as_wx(few_rows(flat, weight), x, weight)
+    if _FEW * len(flat) <= x.shape[2]:
+        found = _few_rows(flat, weight, multiplies)
+        if found is not None:
+            return _as_wx(found, x, weight)
+    return _as_wx(multiplies.mm(flat, packed_rows(weight).t()), x, weight)
 
 
 def project_gradients(backward: InputBackward) -> tuple[Tensor | None, Tensor | None]:
@@ -52,6 +60,20 @@ def project_gradients(backward: InputBackward) -> tuple[Tensor | None, Tensor | 
 def packed_rows(weight: Tensor) -> Tensor:
     """Return weights (Gx, N, D, input) in wx's order, (N * D * Gx, input), without autograd."""
     return put_in_order(weight.permute(1, 2, 0, 3)).view(-1, weight.shape[3])
+
+
+def _few_rows(flat: Tensor, weight: Tensor, multiplies: Multiplier) -> Tensor | None:
+    """Return products of rows with weights as these lie, put in wx's order; None if they have gaps.
+
+    Weights are as many numbers per feature as results are per row.
+    """
+    *axes, last = sorted(range(4), key=weight.stride, reverse=True)
+    rows = weight.permute(*axes, last)
+    if last != 3 or not rows.is_contiguous() or weight.permute(1, 2, 0, 3).is_contiguous():
+        return None
+    found = multiplies.mm(flat, rows.view(-1, weight.shape[3]).t())
+    places = [1 + axes.index(axis) for axis in (1, 2, 0)]
+    return put_in_order(found.view(-1, *rows.shape[:3]).permute(0, *places)).view(len(flat), -1)
 
 
 def _rows_of(weight: Tensor) -> Tensor:

@@ -207,14 +207,14 @@ def jobs_of_splits(
 
 def kernel_writing(dtype: torch.dtype, device: int) -> Kernel:
     """Return the kernel that writes a dtype, compiled if it is not kept."""
-    return unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device, to=TYPES[dtype])
+    return unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device, TYPES[dtype])
 
 
 @lru_cache(maxsize=64)
 def begin_kernel(dtype: torch.dtype, device: int) -> None:
     """Let a thread compile the kernel that writes a dtype, which first calls need, if not kept."""
     if dtype in TYPES:
-        begin_to_compile(unit_of("rearrange", to=TYPES[dtype]), device_limits(device).arch)
+        begin_to_compile(unit_of("rearrange", TYPES[dtype]), device_limits(device).arch)
 
 
 class CudaMoves(Moves):

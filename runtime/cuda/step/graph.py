@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..beginning import beginning_on
-
 # Captures of two threads would wait for each other's work.
 _capturing = threading.Lock()
 
@@ -24,7 +22,7 @@ def capture(
     if device.type != "cuda":
         return None
     with _capturing, torch.cuda.device(device):
-        side, first = torch.cuda.Stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         current = torch.cuda.current_stream()
         side.wait_stream(current)
         with torch.cuda.stream(side):
@@ -36,8 +34,7 @@ def capture(
         for run in runs:
             graph = torch.cuda.CUDAGraph()
             # Other threads may allocate meanwhile.
-            captured = torch.cuda.graph(graph, pool, side, capture_error_mode="thread_local")
-            with captured, beginning_on(first):
+            with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
                 run()
             graphs.append(graph.replay)
         return graphs
