@@ -34,7 +34,7 @@ _AHEAD_ENOUGH = 4  # steps; fewer do not hide the latency of memory
 
 
 def block_kernels(
-    request: PlanRequest, direction: Direction, *, close: bool = True
+    request: PlanRequest, direction: Direction, *, close: bool = True, spills: bool = True
 ) -> tuple[BlockPlan, ...]:
     """The block plan of one direction, with the number of batch rows that is best for both.
 
@@ -42,6 +42,7 @@ def block_kernels(
         request: what the plan is asked for.
         direction: which of the two kernels.
         close: whether a kernel may go without a margin of registers; see `margins_of`.
+        spills: whether one that may go without the margin may have too few registers.
 
     Raises:
         PlanError: R does not fit one block, or the dtype has no matrix instructions; names the
@@ -49,7 +50,7 @@ def block_kernels(
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("block", cell, shape)
-    margins = margins_of(cell, close=close)
+    margins = margins_of(cell, close=close)[: 3 if spills else 2]
     candidates = []
     for count in range(1, len(margins) + 1):
         for rows in ROWS:

@@ -70,6 +70,18 @@ def test_heads_up_to_three_quarters_of_the_largest(name, dtype):
         assert staged[kind] >= 0.75 * largest // 8 * 8, (kind, staged, without)
 
 
+@pytest.mark.parametrize(
+    ("name", "dim", "variant"),
+    [
+        ("mogrifier_lstm", 8, "block"),
+        ("mogrifier_lstm", 32, "cluster"),
+        ("layer_norm_lstm", 80, "cluster"),
+    ],
+)
+def test_auto_takes_a_block_without_the_margin_in_place_of_a_kernel_per_step(name, dim, variant):
+    assert plan_for(rnnc.cells.get(name), Shape(8, dim, 16), H100).variant == variant
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("name", STAGED)
