@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...constrint import Model, Unsatisfiable
@@ -13,33 +13,43 @@ from .limits import Limits
 Clash = tuple[Direction, Unsatisfiable]
 HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
+# Whether registers keep to the bounds of all cells; or to lower ones, since kernels of a cell with
+# stages, which has more numbers to count, need fewer; or to bounds below what its kernels need.
+Margin = Literal["kept", "without", "spills"]
+
 
 class Tried(NamedTuple):
     """Kernels that a search tries: of a cell on a GPU, with margins of registers in turn.
 
-    Bounds for registers hold for all cells. Kernels of a cell with stages, which has more numbers
-    to count, need fewer; so where no plan keeps the margin, one without it is tried.
-
     Attributes:
-        margins: whether kernels are planned with a margin, the preferred way first.
+        margins: those that kernels are planned with, the preferred one first.
     """
 
     cell: CellSpec
     limits: Limits
-    margins: tuple[bool, ...] = (True,)
+    margins: tuple[Margin, ...] = ("kept",)
 
     @classmethod
-    def of(cls, cell: CellSpec, limits: Limits, *, close: bool) -> Tried:
-        """Return what is tried; a plan may go without the margin if `close`."""
-        return cls(cell, limits, (True, False) if close and cell.has_stages else (True,))
+    def of(cls, cell: CellSpec, limits: Limits, *, close: bool, spills: bool = True) -> Tried:
+        """Return what is tried.
+
+        Args:
+            cell: the cell.
+            limits: the GPU.
+            close: whether a plan may go without the margin. Few such plans have been measured.
+            spills: whether such a plan may have too few registers.
+        """
+        if not close or not cell.has_stages:
+            return cls(cell, limits)
+        return cls(cell, limits, ("kept", "without", "spills") if spills else ("kept", "without"))
 
 
-def first_clash(tried: Tried, problem: Callable[[Direction, bool], Model]) -> Clash | None:
+def first_clash(tried: Tried, problem: Callable[[Direction, Margin], Model]) -> Clash | None:
     """The constraints that cannot be met, in the first direction that fails; None if a plan fits.
 
     Args:
         tried: its last margin says what cannot be met.
-        problem: the constraints on the kernel of a direction, with a margin of registers or not.
+        problem: the constraints on the kernel of a direction, with a margin of registers.
     """
     for direction in DIRECTIONS:
         unmet = None

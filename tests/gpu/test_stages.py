@@ -37,6 +37,8 @@ LARGE = [
     ("layer_norm_lstm", torch.float32, "grid", 8),
     ("lem", torch.float32, "grid", 792),
     ("mogrifier_lstm", torch.bfloat16, "grid", 576),
+    ("layer_norm_lstm", torch.float32, "block", 48),
+    ("layer_norm_lstm", torch.float32, "grid", 632),
 ]
 
 

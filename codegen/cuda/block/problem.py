@@ -24,10 +24,11 @@ from ..mma import (
     TILE_N,
     WARP,
 )
+from ..refusal import Margin
 from ..stage_bytes import number_bytes, part_bytes
 from ..stage_tables import stage_tables
 from .plan import store_bytes
-from .registers import STAGED_MARGIN, backward_registers, forward_registers
+from .registers import STAGED_MARGINS, backward_registers, forward_registers
 
 ROWS = (4, 8)  # batch rows per block; fewer rows take fewer registers
 
@@ -39,7 +40,7 @@ def block_problem(
     direction: Direction,
     rows: int,
     together: int = 1,
-    margin: bool = True,
+    margin: Margin = "kept",
 ) -> Model:
     """The constraints on a block that keeps all of a head's R in its registers.
 
@@ -50,7 +51,7 @@ def block_problem(
         direction: which of the two kernels.
         rows: batch rows per block, 4 or 8.
         together: the preferred number of blocks per SM.
-        margin: whether registers keep to the bounds of all cells; a cell with stages needs fewer.
+        margin: of registers, one of `Tried`.
 
     Returns:
         A model whose first solution is the best. Its variables are `blocks` (per SM), `groups` (of
@@ -132,8 +133,7 @@ def block_problem(
         held = WARP * SCHEDULERS * turns * blocks * registers
         m.require(held <= limits.registers, "registers of an SM, in turns of warps")
     m.require(shared == 2 * exchange + loads, "two exchange buffers and the loads ahead")
-    if not margin:
-        working = working - STAGED_MARGIN
+    working = working - STAGED_MARGINS[margin]
     m.require(registers >= matrix + working, "registers per thread")
     m.require(WARP * warps * blocks * registers <= limits.registers, "registers of an SM")
     m.require(

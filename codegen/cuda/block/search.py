@@ -18,6 +18,7 @@ from ..limits import Limits
 from ..mma import WARP
 from ..refusal import (
     Clash,
+    Margin,
     Tried,
     first_clash,
     largest_beyond_gaps,
@@ -33,7 +34,7 @@ _AHEAD_ENOUGH = 4  # steps; fewer do not hide the latency of memory
 
 
 def block_kernels(
-    request: PlanRequest, direction: Direction, *, close: bool = True
+    request: PlanRequest, direction: Direction, *, close: bool = True, spills: bool = True
 ) -> tuple[BlockPlan, ...]:
     """The block plan of one direction, with the number of batch rows that is best for both.
 
@@ -41,13 +42,14 @@ def block_kernels(
         request: what the plan is asked for.
         direction: which of the two kernels.
         close: whether a kernel may go without a margin of registers; see `Tried`.
+        spills: whether one that may go without the margin may have too few registers.
 
     Raises:
         PlanError: R does not fit one block, or the dtype has no matrix instructions; names the
             constraint that binds and the largest head dim that fits.
     """
     refuse_float64("block", request.cell, request.shape)
-    tried = Tried.of(request.cell, request.limits, close=close)
+    tried = Tried.of(request.cell, request.limits, close=close, spills=spills)
     candidates = []
     for count in range(1, len(tried.margins) + 1):
         for rows in ROWS:
@@ -61,7 +63,7 @@ def block_kernels(
 
 
 def _plans(
-    request: PlanRequest, direction: Direction, rows: int, margins: Sequence[bool]
+    request: PlanRequest, direction: Direction, rows: int, margins: Sequence[Margin]
 ) -> list[BlockPlan]:
     """The plans of a direction for so many batch rows per block, by the first margin that fits."""
     shape, limits = request.shape, request.limits
@@ -109,7 +111,7 @@ def _best(
     direction: Direction,
     rows: int,
     together: int,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[Solution, ...]:
     """The sizes of one direction's kernel, with early loads if there is room.
 

@@ -24,6 +24,7 @@ from ..mma import (
     TILE_N,
     WARP,
 )
+from ..refusal import Margin
 from ..stage_bytes import number_bytes
 from ..stage_tables import StageTables, stage_tables
 from . import staged
@@ -57,7 +58,7 @@ def cluster_problem(
     limits: Limits,
     direction: Direction,
     together: int = 1,
-    margin: bool = True,
+    margin: Margin = "kept",
 ) -> Model:
     """The constraints on a cluster of blocks that keep all of a head's R in their registers.
 
@@ -67,7 +68,7 @@ def cluster_problem(
         limits: the GPU.
         direction: which of the two kernels.
         together: the preferred number of blocks per SM.
-        margin: whether registers keep to the bounds of all cells; a cell with stages needs fewer.
+        margin: of registers, "kept" or "without".
 
     Returns:
         A model with the variables `cluster` (blocks), `units` (per block), `splits` (warps that
@@ -88,7 +89,7 @@ def cluster_problem(
     """
     dim, granule = shape.head_dim, _GRANULE[direction]
     m = Model()
-    cluster = m.int("cluster", SIZES if margin else sorted(SIZES + FURTHER_SIZES))
+    cluster = m.int("cluster", SIZES if margin == "kept" else sorted(SIZES + FURTHER_SIZES))
     m.int("splits", SPLITS if direction == "forward" else (1,))
     most = 2 if shape.dtype == "float32" else 4  # splitting float32 needs more registers
     blocks = m.int("blocks", sorted(range(1, most + 1), key=lambda b: (-min(b, together), b)))
@@ -114,7 +115,7 @@ def cluster_problem(
         shared == buffers + ahead * stage + _BARRIER_BYTES,
         "two exchange buffers, the loads ahead, and mbarriers",
     )
-    if not margin:
+    if margin != "kept":
         working = working - staged_margin(direction, shape)
     m.require(TENTHS * (registers - matrix) >= working, "registers per thread")
     m.require(TENTHS * (registers - matrix) < working + TENTHS, "no more registers than needed")

@@ -17,6 +17,7 @@ from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import (
     Clash,
+    Margin,
     Tried,
     first_clash,
     largest_beyond_gaps,
@@ -66,7 +67,7 @@ def cluster_kernels(
             "at least one dense recurrent matrix: the blocks of a cluster exchange its inputs",
             'variant="walk"',
         )
-    tried = Tried.of(cell, request.limits, close=close)
+    tried = _tried(cell, request.limits, close=close)
     both = {d: _by_margins(tried, shape, d, request.tf32) for d in DIRECTIONS}
     if not all(both.values()):
         raise _refusal(tried, shape)
@@ -75,13 +76,18 @@ def cluster_kernels(
     )
 
 
+def _tried(cell: CellSpec, limits: Limits, *, close: bool) -> Tried:
+    """Return what is tried; more blocks per cluster spare what a spill would."""
+    return Tried.of(cell, limits, close=close, spills=False)
+
+
 def _by_margins(
     tried: Tried, shape: Shape, direction: Direction, tf32: bool
 ) -> tuple[ClusterPlan, ...]:
     """The plans of a direction with the first margin of registers that fits, the cheapest first."""
     cell, limits, margins = tried
-    tries: list[tuple[bool, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
-    tries += [(margin, FURTHER_SIZES) for margin in margins if not margin]
+    tries: list[tuple[Margin, tuple[int, ...]]] = [(margin, SIZES) for margin in margins]
+    tries += [(margin, FURTHER_SIZES) for margin in margins if margin != "kept"]
     each = (_ranked(cell, shape, limits, direction, tf32, *of) for of in tries)
     return next(filter(None, each), ())
 
@@ -93,7 +99,7 @@ def _ranked(
     limits: Limits,
     direction: Direction,
     tf32: bool,
-    margin: bool,
+    margin: Margin,
     sizes: tuple[int, ...],
 ) -> tuple[ClusterPlan, ...]:
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
@@ -136,7 +142,7 @@ def _best(
     direction: Direction,
     size: int,
     together: int,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[Solution, ...]:
     """The first solution for a cluster size and each way to share a product among warps."""
     if size > limits.cluster or size > shape.head_dim // GROUP_UNITS:
@@ -194,5 +200,5 @@ def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: in
     """
     if limits.cluster < min(SIZES):
         return 0
-    of = Tried.of(cell, limits, close=True), dtype
+    of = _tried(cell, limits, close=True), dtype
     return largest_beyond_gaps(largest_cluster_dim(*of), _fits(*of))

@@ -16,10 +16,11 @@ from ...shape import Direction, Shape
 from ..limits import Limits
 from ..matrix_sources import MatrixSource, matrix_sources
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
+from ..refusal import Margin
 from ..stage_tables import stage_tables
 from .plan import RING_BYTES, GridPlan
 from .registers import (
-    STAGED_PART,
+    STAGED_PARTS,
     STREAM_REGISTERS,
     WIDE_UNIT_GROUPS,
     backward_registers,
@@ -63,7 +64,7 @@ def grid_problem(
     rows: Rows,
     streams: bool = False,
     tf32: bool = False,
-    margin: bool = True,
+    margin: Margin = "kept",
 ) -> Model:
     """The constraints on blocks that share a head and exchange through L2.
 
@@ -76,7 +77,7 @@ def grid_problem(
         streams: whether each step may stream the part of R that the chip cannot hold; if not, all
             of R is on the chip.
         tf32: whether float32 is multiplied as TF32.
-        margin: whether registers keep to the bounds of all cells; a cell with stages needs fewer.
+        margin: of registers, one of `Tried`.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units
@@ -177,9 +178,8 @@ def grid_problem(
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         elsewhere = k_tiles - kept
         working, each_item = backward_registers(pointwise, shape, tables, tf32)
-    if not margin:
-        each_item = math.ceil(STAGED_PART * each_item)
-        working -= staged_margin(shape, tf32)
+    each_item = math.ceil(STAGED_PARTS[margin] * each_item)
+    working -= staged_margin(shape, tf32, margin)
     counts = []
     for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)
@@ -198,7 +198,7 @@ def grid_problem(
     gathered = m.int("gathered", 1, _GATHERED)
     fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
     vectors = _GATHERED // phase_tiles - fewer * streaming
-    most: Expression = k_tiles if margin else _k_tiles_at_once(m, products, of_source)
+    most: Expression = k_tiles if margin == "kept" else _k_tiles_at_once(m, products, of_source)
     m.require((gathered == vectors) | (gathered == most), "vectors that a thread gathers at once")
     m.require(gathered <= most, "no more vectors than k-tiles")
     each_vector, each_sum = product_registers(shape, phase_tiles)

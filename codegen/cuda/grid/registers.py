@@ -11,6 +11,7 @@ import math
 from ...derive import Pointwise
 from ...layout import Layout, layout_of
 from ...shape import Shape
+from ..refusal import Margin
 from ..stage_tables import StageTables
 
 WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
@@ -20,10 +21,12 @@ WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
 # with many items per thread, still spill up to 150 bytes.
 STREAM_REGISTERS = 80
 
-# The part of the registers per item that kernels of cells with stages need at least, and of those
-# that find the end of a row of R. Of the library they then spill at most 120 bytes, most of them
-# those of rows with lengths or resets alone.
-STAGED_PART, _STAGED_PADDING = 0.75, 0.5
+# The part of the registers per item that kernels of cells with stages need at least, and the part
+# that they may lack of those that find the end of a row of R. Of the library they then spill at
+# most 120 bytes, most of them those of rows with lengths or resets alone; those that are planned
+# to spill 272 (layer_norm_lstm, 632 units).
+STAGED_PARTS: dict[Margin, float] = {"kept": 1.0, "without": 0.75, "spills": 0.57}
+_STAGED_PADDING: dict[Margin, float] = {"kept": 0.0, "without": 0.5, "spills": 1.0}
 
 
 def forward_registers(
@@ -94,14 +97,15 @@ def wide_padding_registers(shape: Shape, tf32: bool) -> int:
     return _padding(shape, False) if tf32 else 0
 
 
-def staged_margin(shape: Shape, tf32: bool) -> int:
+def staged_margin(shape: Shape, tf32: bool, margin: Margin) -> int:
     """Registers per thread that a kernel of a cell with stages may have below these bounds.
 
     Args:
         shape: gives the head dim and the dtype.
         tf32: whether float32 is multiplied as TF32.
+        margin: one of `Tried`.
     """
-    return math.floor(_STAGED_PADDING * _padding(shape, tf32))
+    return math.floor(_STAGED_PADDING[margin] * _padding(shape, tf32))
 
 
 def _padding(shape: Shape, tf32: bool) -> int:

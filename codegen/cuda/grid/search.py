@@ -17,7 +17,7 @@ from ..cost.estimate import USUAL_STEPS, StepEstimate
 from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
-from ..refusal import Tried, refuse_float64
+from ..refusal import Margin, Tried, refuse_float64
 from .cost import grid_start, grid_step
 from .exchange import exchanged_k_tiles
 from .largest import grid_refusal, sizes_of_group
@@ -62,13 +62,12 @@ def grid_kernels(
     _check(cell, shape)
     streams = streams and not cell.has_stages  # whose products come in another order
     tried = Tried.of(cell, request.limits, close=close)
-    first = tried._replace(margins=tried.margins[:1])
     of = shape, direction, request.tf32, near
-    found = _candidates(first, *of, streams=False)
-    if not found and first != tried:
-        found = _candidates(tried, *of, streams=False)
+    counts = range(1, len(tried.margins) + 1)
+    by_margins = (tried._replace(margins=tried.margins[:count]) for count in counts)
+    found = next(filter(None, (_candidates(each, *of, streams=False) for each in by_margins)), ())
     if streams and not found:
-        found = _candidates(first, *of, streams=True)
+        found = _candidates(tried, *of, streams=True)
     if not found:
         raise grid_refusal(tried, shape, streams)
     return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
@@ -139,7 +138,7 @@ def _ranked(
     rows: Rows,
     tf32: bool,
     streams: bool,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
     inputs = _inputs(cell, shape, limits, tf32)
@@ -159,7 +158,7 @@ def _kernels(
     rows: Rows,
     streams: bool,
     tf32: bool,
-    margin: bool,
+    margin: Margin,
 ) -> tuple[GridPlan, ...]:
     """The feasible kernels of a direction."""
     problem = grid_problem(cell, shape, limits, direction, rows, streams, tf32, margin)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...call.requests import InputBackward
 from ...program.multiplier import Multiplier, product_added
+from .few_rows import few_rows, takes_few_rows
 from .multiply import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
@@ -23,6 +24,8 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
 def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
     """Return the wx of `project` at the precision of a call, where autograd need not follow."""
     flat, multiplies = x.reshape(x.shape[0] * x.shape[1], x.shape[2]), multiplier(x.dtype, tf32)
+    if takes_few_rows(flat, weight, tf32):
+        return _as_wx(few_rows(flat, weight), x, weight)
     if _FEW * len(flat) <= x.shape[2]:
         found = _few_rows(flat, weight, multiplies)
         if found is not None:

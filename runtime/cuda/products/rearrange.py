@@ -33,7 +33,7 @@ _CONVERTED = {
     torch.float16: torch.float32,
 }
 # The dtypes as the kernels spell them.
-_TYPES = {
+TYPES = {
     torch.float32: "float",
     torch.float64: "double",
     torch.bfloat16: "bfloat16",
@@ -168,7 +168,7 @@ def _words(job: Job) -> _Words | None:
     part = part if len(parts) > 1 else 0
     if not to.is_cuda or len(sizes) > _OUTER or to.numel() >= _MOST_ITEMS:
         return None
-    if to.dtype not in _TYPES or (converted and parts.dtype != _CONVERTED[to.dtype]):
+    if to.dtype not in TYPES or (converted and parts.dtype != _CONVERTED[to.dtype]):
         return None
     if last != 1 and inner > 1:
         return None
@@ -207,14 +207,14 @@ def jobs_of_splits(
 
 def kernel_writing(dtype: torch.dtype, device: int) -> Kernel:
     """Return the kernel that writes a dtype, compiled if it is not kept."""
-    return unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device, _TYPES[dtype])
+    return unit_kernel("rearrange", _THREADS, "rnnc_rearrange", device, TYPES[dtype])
 
 
 @lru_cache(maxsize=64)
 def begin_kernel(dtype: torch.dtype, device: int) -> None:
     """Let a thread compile the kernel that writes a dtype, which first calls need, if not kept."""
-    if dtype in _TYPES:
-        begin_to_compile(unit_of("rearrange", _TYPES[dtype]), device_limits(device).arch)
+    if dtype in TYPES:
+        begin_to_compile(unit_of("rearrange", TYPES[dtype]), device_limits(device).arch)
 
 
 class CudaMoves(Moves):

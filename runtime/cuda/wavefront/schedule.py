@@ -28,7 +28,7 @@ from ....codegen.cuda.wavefront.groups import (
     wavefronts,
 )
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
-from ....codegen.shape import Direction
+from ....codegen.shape import Direction, counted
 from ....errors import NoCudaError
 from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
@@ -162,7 +162,9 @@ def _found(question: Question) -> Schedule:
         if partition is not None:
             break
     else:
-        return whole._replace(why_not="no room for two layers and the products between them")
+        blocks = counted(layer_blocks(plan, batch, heads), "block")
+        why_not = f"no room for two layers, of {blocks} each, and the products between them"
+        return whole._replace(why_not=why_not)
     schedule = Schedule(best.groups, chunk, partition, plan)
     return schedule.one_by_one() if order == "sequential" else schedule
 

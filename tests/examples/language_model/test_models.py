@@ -37,6 +37,12 @@ def test_sizes_are_what_their_names_say(models, size, wanted):
         assert models.count(model) == pytest.approx(wanted, rel=0.04)
 
 
+def test_two_ranks_can_share_the_heads_of_each_size(models):
+    """As benchmarks/ranks.py has them do."""
+    for size in models.SIZES.values():
+        assert size.width % (2 * models.HEAD) == 0
+
+
 def test_rotary_products_depend_on_the_distance_alone(models):
     angles = models.positions(10, torch.device("cpu"))
     q, k = torch.randn(2, 64)

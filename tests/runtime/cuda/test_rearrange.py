@@ -8,24 +8,24 @@ from rnnc.runtime.cuda.load import compile_unit, unit_of
 from rnnc.runtime.cuda.products import rearrange as module
 from rnnc.runtime.cuda.products.rearrange import Job, rearrange
 
-DTYPES = list(module._TYPES)
+DTYPES = list(module.TYPES)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_unit_of_a_dtype_compiles_without_spills(dtype, arch, compiler):
-    (report,) = compile_unit(unit_of("rearrange", module._TYPES[dtype]), arch).reports.values()
+    (report,) = compile_unit(unit_of("rearrange", module.TYPES[dtype]), arch).reports.values()
     assert (report.spills, report.stack) == (0, 0)
     assert report.registers <= 64
 
 
 def test_a_unit_has_the_code_of_its_dtype_alone():
     """A first call waits for its compiler."""
-    names = {unit_of("rearrange", module._TYPES[dtype]).name for dtype in DTYPES}
+    names = {unit_of("rearrange", module.TYPES[dtype]).name for dtype in DTYPES}
     assert len(names) == len(DTYPES)
     for dtype in DTYPES:
-        assert unit_of("rearrange", module._TYPES[dtype]).code.startswith(
-            f"#define RNNC_TO {module._TYPES[dtype]}\n"
+        assert unit_of("rearrange", module.TYPES[dtype]).code.startswith(
+            f"#define RNNC_TO {module.TYPES[dtype]}\n"
         )
 
 

@@ -241,12 +241,12 @@ def test_no_wavefront_without_room_or_queues_or_on_a_cpu(driver, monkeypatch):
     schedule._found.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(schedule, "_chip", lambda *_: groups.Chip(40, 1))
-        with pytest.raises(RnncError, match="no room for two layers"):
+        with pytest.raises(RnncError, match="no room for two layers, of 1 block each"):
             module()(x)
     schedule._found.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(schedule.partition_of(0, 88, False), "resident_blocks", lambda *_: 1)
-        with pytest.raises(RnncError, match="no room for two layers"):
+        with pytest.raises(RnncError, match="no room for two layers, of 1 block each"):
             module()(x)
     schedule._found.cache_clear()
     with monkeypatch.context() as patch:
