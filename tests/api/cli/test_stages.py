@@ -72,7 +72,7 @@ def test_a_kind_without_stages_refuses_by_name(run: Callable[..., Result], comma
         (("show", "staged.py:staged", "--what", "cuda"), "#define RNNC_STAGES"),
         (("show", "staged.py:staged", "--what", "program"), "launch rnnc_forward"),
         (("plan", "staged.py:staged"), "wants gates that are not called"),
-        (("limits", "--cell", "staged.py:staged"), "1 x 192        -  1 x 1536"),
+        (("limits", "--cell", "staged.py:staged"), "1 x 192        -  1 x 1792"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
 )

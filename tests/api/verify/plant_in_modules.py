@@ -33,10 +33,10 @@ def a_wrong_gradient_of_one_layer(patch: pytest.MonkeyPatch) -> None:
 
     def note(self, *call, **more):
         begins[:] = [True]
-        return forward(self, *call, **more)
+        return forward(*call, **more)
 
     def wrong(self, *call, **more):
-        found = backward(self, *call, **more)
+        found = backward(*call, **more)
         if not begins:
             return found
         begins.clear()
