@@ -26,7 +26,10 @@ _TRANSPOSED = 1
 _BLOCKS = Path(__file__).with_name("emulated_blocks")
 _TWINS = {
     path: (_BLOCKS / path).read_text()
-    for path in ("lib/mma/tf32.cuh", "lib/ptx/launder.cuh", "lib/ptx/ld_st.cuh")
+    for path in (
+        *("lib/mma/tf32.cuh", "lib/ptx/launder.cuh", "lib/ptx/ld_st.cuh"),
+        "lib/stages/rsqrt.cuh",
+    )
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..call.call import Tensors
+from ..call.forms import LayerWeights
 from ..call.layer_call import Choice, check_words
 from ..call.marks import outside_of_graphs
 from ..call.masks import masks_by_torch
@@ -38,7 +39,6 @@ def run_by_layer(
         return [state.transpose(0, 1) for state in wanted], last
     if ragged is not None:
         x = ragged.cleaned(x)
-    batch, plane = x.shape[1], (settings.heads, settings.dim)
     lasts: list[States] = []
     found_states: list[Tensor] = []
     for layer in range(settings.layers):
@@ -47,18 +47,39 @@ def run_by_layer(
         outputs = []
         for choice in settings.choices:
             index = len(lasts)
-            first = tuple([state[index].reshape(batch, *plane) for state in tensors.states])
-            first = first or _first(settings, x, batch)
-            W, *others = named[index]
-            wx = input_share(settings, x, W)
-            over_time, last = scan(choice, index, wx, first, tuple(others))
-            outputs.append([s.transpose(0, 1).flatten(2) for s in over_time])
-            lasts.append(tuple([state.flatten(1) for state in last]))
+            given = [state[index] for state in tensors.states]
+            over_time, last = _direction(settings, choice, index, x, given, named[index], scan)
+            outputs.append(over_time)
+            lasts.append(last)
         each = zip(*outputs, strict=True)
         found_states = [torch.cat(pair, 2) if both else pair[0] for pair in each]
         x = found_states[0]
     after = tuple(torch.stack(each) for each in zip(*lasts, strict=True))
     return found_states if asked.all_states else found_states[:1], after
+
+
+def _direction(
+    settings: Settings,
+    choice: Choice,
+    index: int,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: LayerWeights,
+    scan: Scan,
+) -> tuple[list[Tensor], States]:
+    """Run one direction of a layer, on x (T, B, features); states have (…, hidden).
+
+    A function of its own, since torch's compiler goes on behind a scan that it cannot trace, but
+    not within a loop.
+    """
+    heads, dim = settings.heads, settings.dim
+    steps, batch, _ = x.shape
+    first = tuple([state.reshape(batch, heads, dim) for state in states])
+    W, *others = weights
+    wx = input_share(settings, x, W)
+    over_time, last = scan(choice, index, wx, first or _first(settings, x, batch), tuple(others))
+    sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in over_time]
+    return sequences, tuple([state.reshape(batch, heads * dim) for state in last])
 
 
 def input_share(settings: Settings, x: Tensor, W: Tensor | None) -> Tensor:

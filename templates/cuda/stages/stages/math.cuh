@@ -2,20 +2,17 @@
 #pragma once
 
 #include "lib/ptx/math.cuh"
+#include "lib/stages/rsqrt.cuh"
 
 namespace rnnc {
 
 // Below all numbers: the largest of no values.
 RNNC_INLINE real lowest() { return -real(__uint_as_float(0x7f800000u)); }
 
-// In two-byte elements one special function in place of two; its relative error is 2^-22. NOTE: a
-// test for subnormal arguments, and two products, would take as long as the function itself.
+// In two-byte elements one special function in place of two; its relative error is 2^-22.
 RNNC_INLINE float rsqrt(float x) {
   if constexpr (kAccuracy == Accuracy::kExact) return 1.0f / ::sqrtf(x);
-  if constexpr (!kRsqrtOfNormals) return ::rsqrtf(x);
-  float y;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+  return kRsqrtOfNormals ? rsqrt_of_normal(x) : ::rsqrtf(x);
 }
 RNNC_INLINE double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 
