@@ -130,8 +130,10 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
 
 def _sets(case: RowCase, cell: CellSpec, device: str) -> int:
     """Return how many sets of tensors a run takes: of uncached ones, more than twice the cache."""
-    if not case.uncached or device == "cpu":
-        return _LEAST_SETS if case.uncached else 1
+    if not case.uncached:
+        return 1
+    if device == "cpu":
+        return _LEAST_SETS
     row, values = case.row, len(cell.input_gates) + len(cell.inputs)
     each = row.batch * row.steps * row.hidden * values * DTYPES[case.dtypes[0]].itemsize
     cache = device_limits(torch.cuda.current_device()).l2
@@ -140,8 +142,8 @@ def _sets(case: RowCase, cell: CellSpec, device: str) -> int:
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
     """The row at few steps, if a loop is asked for that takes too long at all steps."""
-    long = "compile" in kinds and row.steps > SHORT_STEPS
-    return row.resized(steps=SHORT_STEPS) if long else None
+    wanted = "compile" in kinds and row.steps > SHORT_STEPS
+    return row.resized(steps=SHORT_STEPS) if wanted else None
 
 
 def _prepared(result: Result, inputs: Sequence[Inputs], settings: Settings) -> Calls:

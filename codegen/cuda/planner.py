@@ -79,9 +79,10 @@ def plan_for(
     if not plans:
         raise list(refusals.values())[-1]  # of the kind that takes every head
     best = cheapest(plans, [plan.costs for plan in plans])
-    if best.forward.steps_per_launch == best.backward.steps_per_launch == "one":
+    launches = best.forward.steps_per_launch, best.backward.steps_per_launch
+    if cell.has_stages and launches == ("one", "one"):
         for kind in kinds_for(single=request.single).values():
-            if kind.candidates_for_auto_else is not None and request.cell.has_stages:
+            if kind.candidates_for_auto_else is not None:
                 with suppress(PlanError):  # this kind has no plan
                     plans += _paired(kind, kind.candidates_for_auto_else, request)
         best = cheapest(plans, [plan.costs for plan in plans])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from ...cellspec.cell import CellSpec
@@ -42,6 +42,11 @@ class Tried(NamedTuple):
         if not close or not cell.has_stages:
             return cls(cell, limits)
         return cls(cell, limits, ("kept", "without", "spills") if spills else ("kept", "without"))
+
+    def in_turn(self) -> Iterator[tuple[Margin, ...]]:
+        """Yield the margins that a plan may have: the first alone, then one more each time."""
+        for count in range(1, len(self.margins) + 1):
+            yield self.margins[:count]
 
 
 def first_clash(tried: Tried, problem: Callable[[Direction, Margin], Model]) -> Clash | None:

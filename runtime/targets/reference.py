@@ -174,8 +174,8 @@ def evaluate(
 ) -> list[Tensor]:
     """Return the values of expressions as written; a shared subexpression is evaluated once.
 
-    `values` are those of symbols, by name, and `like` gives dtype and device of numbers. `stages`
-    computes called gates and reductions, of cells that have some.
+    `values` has the value of each symbol by its name. Numbers get the dtype and device of `like`.
+    `stages` computes called gates and reductions, of cells that have some.
     """
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):

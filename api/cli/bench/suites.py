@@ -43,9 +43,8 @@ from .pictures import cases_marks
 _SLOW_LAST = ". Those that compile long run after the others"
 _ERRORS = ". Errors: norm of the difference from float64 over the norm"
 _FLOOR = (
-    ". A run takes sets of tensors in turn, together more than twice L2; the last ones, as many as"
-    " the host can queue, are timed and share the time. Floor: bytes of gates, inputs, states and"
-    " gradients at the speed of a copy"
+    ". A run takes sets of tensors in turn, together more than twice L2, and times as many as the"
+    " host can queue. Floor: bytes of gates, inputs, states and gradients at the speed of a copy"
 )
 _PACKAGES = (
     "flash-linear-attention",

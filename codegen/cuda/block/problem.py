@@ -51,7 +51,7 @@ def block_problem(
         direction: which of the two kernels.
         rows: batch rows per block, 4 or 8.
         together: the preferred number of blocks per SM.
-        margin: of registers, one of `Tried`.
+        margin: of registers; see `Margin`.
 
     Returns:
         A model whose first solution is the best. Its variables are `blocks` (per SM), `groups` (of

@@ -51,9 +51,9 @@ def block_kernels(
     refuse_float64("block", request.cell, request.shape)
     tried = Tried.of(request.cell, request.limits, close=close, spills=spills)
     candidates = []
-    for count in range(1, len(tried.margins) + 1):
+    for margins in tried.in_turn():
         for rows in ROWS:
-            both = [_plans(request, d, rows, tried.margins[:count]) for d in DIRECTIONS]
+            both = [_plans(request, d, rows, margins) for d in DIRECTIONS]
             if all(both):
                 candidates.append([min(plans, key=lambda plan: plan.cost) for plans in both])
         if candidates:

@@ -68,7 +68,7 @@ def cluster_problem(
         limits: the GPU.
         direction: which of the two kernels.
         together: the preferred number of blocks per SM.
-        margin: of registers, "kept" or "without".
+        margin: of registers; see `Margin`.
 
     Returns:
         A model with the variables `cluster` (blocks), `units` (per block), `splits` (warps that

@@ -77,7 +77,7 @@ def grid_problem(
         streams: whether each step may stream the part of R that the chip cannot hold; if not, all
             of R is on the chip.
         tf32: whether float32 is multiplied as TF32.
-        margin: of registers, one of `Tried`.
+        margin: of registers; see `Margin`.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units

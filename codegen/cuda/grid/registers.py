@@ -103,7 +103,7 @@ def staged_margin(shape: Shape, tf32: bool, margin: Margin) -> int:
     Args:
         shape: gives the head dim and the dtype.
         tf32: whether float32 is multiplied as TF32.
-        margin: one of `Tried`.
+        margin: of registers; see `Margin`.
     """
     return math.floor(_STAGED_PADDING[margin] * _padding(shape, tf32))
 

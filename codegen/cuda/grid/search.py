@@ -63,9 +63,8 @@ def grid_kernels(
     streams = streams and not cell.has_stages  # whose products come in another order
     tried = Tried.of(cell, request.limits, close=close)
     of = shape, direction, request.tf32, near
-    counts = range(1, len(tried.margins) + 1)
-    by_margins = (tried._replace(margins=tried.margins[:count]) for count in counts)
-    found = next(filter(None, (_candidates(each, *of, streams=False) for each in by_margins)), ())
+    tries = (tried._replace(margins=margins) for margins in tried.in_turn())
+    found = next(filter(None, (_candidates(each, *of, streams=False) for each in tries)), ())
     if streams and not found:
         found = _candidates(tried, *of, streams=True)
     if not found:

@@ -16,11 +16,11 @@ from ..driver.streams import on_device
 from ..load import unit_kernel
 from .rearrange import TYPES
 
-# As in templates/cuda/few_rows.cu.
+# As in templates/cuda/few_rows.cu. For more rows the kernel would read the weights several times.
+# 3 gates of 768 and of 2,048 units and features, 16 rows, this kernel and the library with results
+# put in order, in us on an H100: bfloat16 3.9 and 5.4, 7.8 and 9.2; float32 in TF32 5.4 and 9.6,
+# 24.2 and 25.2.
 _THREADS, _COLUMNS, MOST_ROWS, _WIDEST_ACCESS = 256, 16, 16, 16
-# For more rows it would read the weights several times. 3 gates of 768 and of 2,048 units and
-# features, 16 rows, this kernel and the library with results put in order, in us on an H100:
-# bfloat16 3.9 and 5.4, 7.8 and 9.2; float32 in TF32 5.4 and 9.6, 24.2 and 25.2.
 
 # Mirror of `FewRows`.
 _FewRows = structure(

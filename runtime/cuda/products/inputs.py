@@ -27,7 +27,7 @@ def project_at(x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
     if takes_few_rows(flat, weight, tf32):
         return _as_wx(few_rows(flat, weight), x, weight)
     if _FEW * len(flat) <= x.shape[2]:
-        found = _few_rows(flat, weight, multiplies)
+        found = _in_order_of_wx(flat, weight, multiplies)
         if found is not None:
             return _as_wx(found, x, weight)
     return _as_wx(multiplies.mm(flat, packed_rows(weight).t()), x, weight)
@@ -62,7 +62,7 @@ def packed_rows(weight: Tensor) -> Tensor:
     return put_in_order(weight.permute(1, 2, 0, 3)).view(-1, weight.shape[3])
 
 
-def _few_rows(flat: Tensor, weight: Tensor, multiplies: Multiplier) -> Tensor | None:
+def _in_order_of_wx(flat: Tensor, weight: Tensor, multiplies: Multiplier) -> Tensor | None:
     """Return products of rows with weights as these lie, put in wx's order; None if they have gaps.
 
     Weights are as many numbers per feature as results are per row.
