@@ -9,7 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ...cellspec.cell import CellSpec
 from ...codegen.shape import Direction
+from ..call.facts import facts_of
 from ..call.tensors import SomeTensors, strides_of_unweighted
 
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
@@ -76,26 +78,17 @@ _BEHIND = {
 }
 
 
+@lru_cache(maxsize=512)
 def arguments_of(
-    direction: Direction,
-    states: int,
-    params: int,
-    masked: bool,
-    unweighted: int,
-    staged: bool = False,
-    again: bool = False,
+    cell: CellSpec, direction: Direction, masked: bool, again: bool
 ) -> type[ctypes.Structure]:
-    """Return the mirror of a direction's arguments, one type for all cells of such counts.
+    """Return the mirror of a direction's arguments.
 
-    A cell that is `staged` has stages: its arguments end with the address of saved statistics.
-    Those of a backward that computes gates `again` end with their inputs.
+    Those of a cell with stages end with the address of saved statistics. Those of a backward that
+    computes gates `again` end with their inputs.
     """
-    return _arguments_of((direction, states, params, masked, unweighted, staged, again))
-
-
-@lru_cache(maxsize=64)
-def _arguments_of(of: tuple[Any, ...]) -> type[ctypes.Structure]:
-    direction, states, params, masked, unweighted, staged, again = of
+    counts, staged = facts_of(cell).counts, cell.has_stages
+    states, params, unweighted = counts.states, counts.params, counts.unweighted
     last = fields(POINTER, "statistics") if staged else []
     if again:
         last = [*fields(NUMBER, "wx_time wx_row"), *fields(POINTER, "wx bias")]
@@ -138,23 +131,23 @@ def _arguments_of(of: tuple[Any, ...]) -> type[ctypes.Structure]:
     }
     if staged:
         # `StagedForwardArguments` derives from what has the handover: its own fields come last.
-        plain = _arguments_of((*of[:5], False, again))
+        plain = structure(own.__name__, *found._fields_[:-1])
         found.around["LayerArguments"] = structure(
             "LayerArguments", ("arguments", plain), *_BEHIND["LayerArguments"], *last
         )
     return own
 
 
-def workspace_struct(states: int, sources: int, staged: bool = False) -> type[ctypes.Structure]:
-    """Return the mirror of `Workspace`, or of `StagedWorkspace` for a cell that is `staged`."""
+def workspace_struct(cell: CellSpec, sources: int) -> type[ctypes.Structure]:
+    """Return the mirror of `Workspace`, or of `StagedWorkspace` for a cell with stages."""
     return structure(
         "Workspace",
         *fields(ctypes.c_uint32, "batch heads dim"),
         *fields(POINTER, "arguments first_step"),
-        ("states", POINTER * states),
+        ("states", POINTER * facts_of(cell).counts.states),
         *fields(POINTER * max(sources, 1), "factors products"),
         *fields(POINTER, "sums totals"),
-        *(fields(POINTER, "values numbers") if staged else ()),
+        *(fields(POINTER, "values numbers") if cell.has_stages else ()),
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from ..store.log import log
 from ..store.tuned import Asked, remember
 from . import kernels
 from .driver.streams import on_device
-from .launch import CallSizes, Launcher
+from .launch import CallSizes
 from .prepared import Prepared, prepare
 
 # Times a function that launches kernels, and may call it any number of times.
@@ -74,41 +73,27 @@ class TrialCall:
 
     def launches(self, plan: KernelPlan, done: Forward, clock: Clock) -> float:
         """Return the clock's time of the launches of one direction, which follows `done`, alone."""
-        ready = self._prepared(plan)
-        clocked = _Clocked(ready.launcher, clock)
-        ready = replace(ready, launcher=clocked)
+        ready, found = self._prepared(plan), list[float]()
+
+        def run(*given: Any) -> None:
+            found.append(clock(lambda: ready.launcher.run(*given)))
+
         if plan.direction == "forward":
-            kernels.forward(ready, self._inputs)
+            kernels.forward(ready, self._inputs, run=run)
         else:
-            self._backward(ready, done)
-        return clocked.found
+            self._backward(ready, done, run)
+        return found[0]
 
     def _prepared(self, plan: KernelPlan) -> Prepared:
         return prepare(self._cell, plan, self._sizes, self._device.index)
 
-    def _backward(self, ready: Prepared, done: Forward) -> None:
+    def _backward(
+        self, ready: Prepared, done: Forward, run: kernels.RunKernels | None = None
+    ) -> None:
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
         asked = LayerBackward(saved, [self._d_output, *others], [None, *others])
-        kernels.Backward(ready, asked).run()
-
-
-class _Clocked(Launcher):
-    """Launcher whose launches a clock times."""
-
-    __slots__ = ("_clock", "_launcher", "found")
-
-    def __init__(self, launcher: Launcher, clock: Clock) -> None:
-        self._launcher, self._clock = launcher, clock
-        self.found = 0.0
-
-    def matrix(self, R: Tensor | None) -> Tensor | None:
-        """Return R as the kernels read it."""
-        return self._launcher.matrix(R)
-
-    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Let the clock run all steps of the direction, as often as it wants."""
-        self.found = self._clock(lambda: self._launcher.run(arguments, R, like, steps))
+        kernels.Backward(ready, asked, run=run).run()
 
 
 CANDIDATES = 4

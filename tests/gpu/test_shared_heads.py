@@ -74,7 +74,7 @@ def test_turns_give_the_bits_of_one_launch(draw, seeds_for, results, same_bits, 
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_it_hangs():
-    cell, struct = rnnc.cells.lstm, arguments_of("forward", 2, 0, False, 0)
+    cell, struct = rnnc.cells.lstm, arguments_of(rnnc.cells.lstm, "forward", False, False)
     plan = plan_of(cell, (8, 3, 1, 250))
     torch.zeros(1, device="cuda")  # this thread has a context
     for name, grid in plan.kernels.items():

@@ -137,8 +137,7 @@ class Work:
             self._step_grid = self._end_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts
-        parts = counts.states, counts.params, plan.masked, counts.unweighted, cell.has_stages
-        arguments = arguments_of(direction, *parts)
+        arguments = arguments_of(cell, direction, plan.masked, plan.gates_again)
         sums = sum(counts.sums)
         batch, heads, dim = sizes
         summed = (0 if direction == "forward" else sums, batch, heads, dim)
@@ -152,8 +151,7 @@ class Work:
             self._buffers["values"] = new(facts.values, batch, heads, dim)
             self._buffers["numbers"] = new(batch, heads, facts.numbers)
         self._states = [new(batch, heads, dim) for _ in range(counts.states)]
-        sources = len(self._product.factors)
-        work = workspace_struct(counts.states, sources, cell.has_stages)
+        work = workspace_struct(cell, len(self._product.factors))
         self._work = work(
             *sizes,
             pointer(self._buffers["arguments"]),

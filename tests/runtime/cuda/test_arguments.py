@@ -14,7 +14,7 @@ from rnnc.codegen.cuda.source import kernel_source
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.render import render
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.alternating.products import step_facts
 from rnnc.runtime.cuda.arguments import (
     arguments_of,
@@ -32,9 +32,8 @@ from rnnc.runtime.cuda.step.launcher import backward_step_struct, forward_step_s
 def structs_of(cell, masked=False):
     """Each struct in C++ and its mirror."""
     layout = layout_of(cell)
-    counts = (len(layout.states), len(layout.params), masked, len(layout.unweighted))
-    forward, backward = arguments_of("forward", *counts), arguments_of("backward", *counts)
-    work = workspace_struct(len(layout.states), len(layout.sources))
+    forward, backward = (arguments_of(cell, each, masked, False) for each in DIRECTIONS)
+    work = workspace_struct(cell, len(layout.sources))
     masks = {"MaskArguments": mask_arguments(len(layout.states))} if masked else {}
     return masks | {
         "ForwardArguments": forward,
@@ -109,13 +108,11 @@ def test_masks_lie_there_too(name):
 @pytest.mark.parametrize("name", ["gru", "deep"])
 def test_what_cells_with_stages_get_lies_there_too(name, masked, staged_cells):
     cell, _ = staged_cells.TWINS[name]
-    layout = layout_of(cell)
-    counts = (len(layout.states), len(layout.params), masked, len(layout.unweighted), True)
     plan = plan_for(cell, Shape(1, 8), limits_of("A100"), "alternating").in_time(False, masked)
     for direction, word in (("forward", "Forward"), ("backward", "Backward")):
         sources = sum(map(len, step_facts(cell, direction).matrices))
-        work = workspace_struct(len(layout.states), sources, staged=True)
-        arguments = arguments_of(direction, *counts)
+        work = workspace_struct(cell, sources)
+        arguments = arguments_of(cell, direction, masked, False)
         structs = {
             f"Staged{word}Arguments": arguments,
             "alternating::StagedWorkspace": work,
@@ -134,15 +131,14 @@ def test_what_cells_with_stages_get_lies_there_too(name, masked, staged_cells):
 @pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn"])
 def test_what_a_grid_gets_beside_lies_there_too(name):
     cell = rnnc.cells.get(name)
-    counts = (len(layout_of(cell).states), len(layout_of(cell).params), False, 0)
     lines = [
         *assertions(
             "GridArguments<ForwardArguments>",
-            struct_around("GridArguments", arguments_of("forward", *counts)),
+            struct_around("GridArguments", arguments_of(cell, "forward", False, False)),
         ),
         *assertions(
             "GridArguments<BackwardArguments>",
-            struct_around("GridArguments", arguments_of("backward", *counts)),
+            struct_around("GridArguments", arguments_of(cell, "backward", False, False)),
         ),
     ]
     more = '#include "lib/exchange/ll_exchange.cuh"\n'

@@ -66,7 +66,7 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
 
     monkeypatch.setattr(launchers, "load_kernel", load)
     plan, sizes = PLANS[variant], CallSizes(530_000, 66_000, 64)
-    arguments = arguments_of("forward", 2, 0, False, 0)()
+    arguments = arguments_of(rnnc.cells.lstm, "forward", False, False)()
     launcher_of(LSTM, plan, sizes, 0).run(arguments, None, torch.zeros(1), 2)
     tiles = plan.batch_tiles(sizes.batch)
     wanted = launches(plan, sizes.heads, tiles)

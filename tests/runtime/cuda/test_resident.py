@@ -65,7 +65,7 @@ def launches(filled, monkeypatch):
         notes = {name: Notes(name) for name in plan.kernel_names}
         monkeypatch.setattr(launchers, "load_kernel", lambda cell, plan, name, device: notes[name])
         monkeypatch.setattr(launchers, "fill_bytes", lambda t, byte: filled.append(t.fill_(byte)))
-        arguments = arguments_of("forward", 2, 0, False, 0)(steps=steps)
+        arguments = arguments_of(rnnc.cells.lstm, "forward", False, False)(steps=steps)
         launcher_of(rnnc.cells.lstm, plan, CallSizes(batch, heads, 64), 0).run(
             arguments, None, torch.zeros(1), steps
         )
@@ -103,7 +103,8 @@ def test_a_grid_s_backward_has_its_own_chunks(launches):
     ((grid, given),) = launches(GRID_BACKWARD, 0, 1, 1)
     assert grid == (48, 1, 1)
     assert isinstance(
-        given, struct_around("GridArguments", arguments_of("forward", 2, 0, False, 0))
+        given,
+        struct_around("GridArguments", arguments_of(rnnc.cells.lstm, "forward", False, False)),
     )
     assert GRID_BACKWARD.buffer_bytes(1, 1) == (2 * 96 * 512, 0)
 
@@ -150,7 +151,7 @@ def test_blocks_that_wait_for_each_other_must_fit():
     pytest.importorskip("cupy_backends.cuda.api.driver")
     kernel = Kernel("rnnc_forward", 0, 256, 4096, None, 1, resident=120)
     with pytest.raises(ResidencyError) as refused:
-        kernel((48, 3, 1), arguments_of("forward", 2, 0, False, 0)())
+        kernel((48, 3, 1), arguments_of(rnnc.cells.lstm, "forward", False, False)())
     assert str(refused.value) == (
         "launch of rnnc_forward on cuda:1\n"
         "  found:  144 blocks that wait for each other, each with 256 threads and 4096 bytes"

@@ -98,8 +98,7 @@ def work(direction="forward", lasting=True):
 
 
 def run(made, steps):
-    forward = made.direction == "forward"
-    arguments = arguments_of("forward" if forward else "backward", 1, 0, False, 0)()
+    arguments = arguments_of(rnnc.cells.elman, made.direction, False, False)()
     made.run(arguments, steps, torch.randn(1, 1, 3, 3))
 
 
@@ -223,7 +222,7 @@ def calls(log, monkeypatch):
     def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad, tf32=False):
         state.update(stream=stream, capturing=capturing)
         with mode():
-            arguments = arguments_of("forward", 1, 0, False, 0)()
+            arguments = arguments_of(rnnc.cells.elman, "forward", False, False)()
             like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
             sizes = CallSizes(rows, 1, 3)
             plan = replace(PLANS["forward"], tf32=tf32)

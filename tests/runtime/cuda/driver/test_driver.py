@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -14,7 +16,7 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.errors import ResidencyError
 from rnnc.runtime.call.layer_call import Choice
-from rnnc.runtime.cuda import choose, launch, load, ready, spills
+from rnnc.runtime.cuda import choose, launch, load, prepared, ready, spills
 from rnnc.runtime.cuda.arguments import arguments_of
 from rnnc.runtime.cuda.driver import driver as functions
 from rnnc.runtime.cuda.driver.blocks import as_residency
@@ -24,7 +26,7 @@ from rnnc.runtime.cuda.prepared import launched, prepare
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = choose.PlanQuestion(LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
 STEPS = 100
-ARGUMENTS = arguments_of("forward", 2, 0, False, 0)()
+ARGUMENTS = arguments_of(rnnc.cells.lstm, "forward", False, False)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
@@ -120,15 +122,21 @@ def forwards():
     return list(dict.fromkeys(plan.forward for plan in plans_for(LSTM, Shape(1, 768), H200)))
 
 
+def auto(plan):
+    """A direction of a call of which `variant="auto"` has chosen the plan."""
+    others = partial(ready.other_plans, ASKED, plan.direction, False)
+    return replace(prepare(LSTM, plan, CallSizes(16, 1, 768), 0), others=others)
+
+
 def no_room_for(*refusing):
     """A launch that some plans have no room for."""
     tried = []
 
-    def run(plan):
-        tried.append(plan)
-        if plan in refusing:
-            raise ResidencyError("launch", "no room", "room", "less")
-        return plan
+    def run(ready):
+        tried.append(ready.plan)
+        if ready.plan in refusing:
+            raise ResidencyError("launch", "no room here", "room", "less")
+        return ready.plan
 
     return run, tried
 
@@ -136,47 +144,39 @@ def no_room_for(*refusing):
 def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
     plans = forwards()
     run, tried = no_room_for(*plans[:2])
-    with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
-        assert ready.with_room(plans[0], run, STEPS, question=ASKED) == plans[2]
+    with pytest.warns(
+        RuntimeWarning, match="where it would run the grid plan.*\n.*\n.*no room here"
+    ):
+        assert launched(auto(plans[0]), run, STEPS) == plans[2]
     assert tried == plans[:3]
 
 
 def test_auto_runs_another_plan_where_memory_ends(h200):
     plans = forwards()
 
-    def run(plan):
-        if plan == plans[0]:
+    def run(ready):
+        if ready.plan == plans[0]:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return plan
+        return ready.plan
 
     with pytest.warns(RuntimeWarning, match="out of memory"):
-        assert ready.with_room(plans[0], run, STEPS, question=ASKED) == plans[1]
+        assert launched(auto(plans[0]), run, STEPS) == plans[1]
 
 
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
     plans = forwards()
-    run, _ = no_room_for(*plans)
+    run, tried = no_room_for(*plans)
     with pytest.raises(ResidencyError, match="no room"):
-        ready.with_room(plans[0], run, STEPS, question=ASKED)
+        launched(auto(plans[0]), run, STEPS)
+    assert tried == [*plans, plans[0]]
 
 
 def test_a_plan_that_was_asked_for_is_not_replaced():
     plan = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
     run, tried = no_room_for(plan)
-    ready = prepare(LSTM, plan, CallSizes(16, 1, 768), 0)
     with pytest.raises(ResidencyError):
-        launched(ready, lambda ready: run(ready.plan), STEPS)
+        launched(prepare(LSTM, plan, CallSizes(16, 1, 768), 0), run, STEPS)
     assert tried == [plan]
-
-
-def test_a_plan_that_failed_is_not_tried_again(h200):
-    plans = forwards()
-    run, tried = no_room_for()
-    with pytest.warns(RuntimeWarning, match="no room here"):
-        assert ready.with_room(
-            plans[0], run, STEPS, ResidencyError("launch", "no room here", "", ""), question=ASKED
-        )
-    assert tried == [plans[1]]
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def free(monkeypatch):
 
     def set_free(mebibytes):
         monkeypatch.setattr(
-            ready, "free_bytes", lambda device: asked.append(device) or mebibytes * MIB
+            prepared, "free_bytes", lambda device: asked.append(device) or mebibytes * MIB
         )
         return asked
 
@@ -198,17 +198,17 @@ def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").backward
     long = 100_000
     with pytest.warns(RuntimeWarning, match="300 MiB free"):
-        ran = ready.with_room(grid, lambda plan: plan, long, question=ASKED)
+        ran = launched(auto(grid), lambda ready: ready.plan, long)
     assert ran.kind != "grid"
 
 
 def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
     asked = free(10**6)
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
-    assert ready.with_room(grid, lambda plan: plan, STEPS, question=ASKED) is grid
+    assert launched(auto(grid), lambda ready: ready.plan, STEPS) == grid
     assert asked == []
     long = 100_000
-    assert ready.with_room(grid, lambda plan: plan, long, question=ASKED) is grid
+    assert launched(auto(grid), lambda ready: ready.plan, long) == grid
     assert asked == [0]
 
 
@@ -218,11 +218,11 @@ def test_free_memory_is_the_driver_s_and_torch_s_own_up_to_its_share(monkeypatch
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
-    assert ready.free_bytes(0) == 500 + 200
+    assert prepared.free_bytes(0) == 500 + 200
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.4)
-    assert ready.free_bytes(0) == 100 + 200
+    assert prepared.free_bytes(0) == 100 + 200
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert ready.free_bytes(0) == 100
+    assert prepared.free_bytes(0) == 100
 
 
 def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):
