@@ -7,6 +7,7 @@ from collections import Counter
 import torch
 
 from ..codegen.cuda.limits import limits_of
+from ..codegen.cuda.wavefront.groups import LayerSizes
 from ..codegen.cuda.wavefront.items import check_order, items_of
 from ..codegen.shape import DIRECTIONS, Direction, Shape
 from ..define import Cell
@@ -15,7 +16,7 @@ from ..runtime.cuda.choose import joins
 from ..runtime.cuda.driver.device import describe
 from ..runtime.cuda.products.multiply import rounds
 from ..runtime.cuda.wavefront.run import Chunks
-from ..runtime.cuda.wavefront.schedule import LayersSizes, Question, Schedule, schedule_of
+from ..runtime.cuda.wavefront.schedule import Question, Schedule, schedule_of
 
 
 def layers_text(
@@ -33,7 +34,8 @@ def layers_text(
     if bidirectional:
         return _directions(layer_call, shape, dtype, device)
     gates = len(cell.input_gates)
-    sizes = LayersSizes(layers, shape.steps, shape.batch, shape.heads, shape.head_dim, gates)
+    hidden = shape.heads * shape.head_dim
+    sizes = LayerSizes(layers, shape.steps, shape.batch, shape.heads, hidden, gates)
     questions = [Question(layer_call, d, sizes, dtype, device, "auto") for d in DIRECTIONS]
     return "\n".join(_line(schedule_of(each), each.direction, sizes) for each in questions)
 
@@ -45,7 +47,7 @@ def _directions(layer_call: LayerCall, shape: Shape, dtype: torch.dtype, device:
     return "both directions: a call of each per layer, on two streams"
 
 
-def _line(schedule: Schedule, direction: Direction, sizes: LayersSizes) -> str:
+def _line(schedule: Schedule, direction: Direction, sizes: LayerSizes) -> str:
     """A schedule in words. Its order is checked on the way."""
     if schedule.partition is None or schedule.chunk is None:
         why = schedule.why_not or "at once they would take no less time"

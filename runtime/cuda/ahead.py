@@ -14,7 +14,7 @@ from .choose import PlanQuestion, choose_plan, question_of
 from .driver.streams import on_device
 from .load import load_kernel
 from .products.rearrange import kernel_writing
-from .wavefront.schedule import LayersSizes, Question, schedule_of
+from .wavefront.schedule import Question, schedule_of, sizes_of_layers
 
 
 def asked_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor) -> Asked:
@@ -33,8 +33,7 @@ def load_ahead(layer_call: LayerCall, call: Call, steps: int, batch: int, like: 
     """Compile and load the kernels of a call of one direction of time."""
     cell, dtype, index = layer_call.cell, like.dtype, like.device.index
     asked = _question(layer_call, call, steps, batch, like)
-    gates = len(cell.input_gates)
-    sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
+    sizes = sizes_of_layers(layer_call, call, steps, batch)
     with on_device(torch.device("cuda", index)):
         kernel_writing(dtype, index)
         for direction in DIRECTIONS if layer_call.for_backward else DIRECTIONS[:1]:

@@ -21,7 +21,8 @@ struct MakeArguments {
   const int* order;             // as in OrderArguments; null: rows as they lie
   const unsigned char* reset;   // bool, by its strides; null for none
   unsigned char* steps;         // [directions, T, B]
-  unsigned char* restarts;      // [directions, B / 8, T + padding], as in PackArguments
+  // [directions, B / 8, T + padding]: a bit per place, the first lowest
+  unsigned char* restarts;
   int* longest;                 // [B]; not written without lengths
   int64 count, batch;           // T, B
   int64 reset_time, reset_row;  // in elements
@@ -46,13 +47,6 @@ struct MoveArguments {
   int64 packed_row, padded_row;  // strides, in words
   int64 to_padded;               // whether packed rows are padded, or padded ones packed
   int64 word_bytes;
-};
-
-struct PackArguments {
-  const unsigned char* steps;  // [T, B]
-  const int* order;            // as in OrderArguments; null: rows as they lie
-  unsigned char* restarts;     // [B / 8, T + padding]: a bit per place, the first lowest
-  int64 count, batch;          // T, B
 };
 
 // Which units run from the last step in memory to the first.
@@ -109,19 +103,6 @@ RNNC_INLINE void store_restarts(unsigned char* all, int64 group, int64 count, in
   if (t > 0) return;
   for (int64 i = 1; i <= kMaskPadding; ++i) steps[-i] = 0;
   for (int64 i = count; i < pitch - kMaskPadding; ++i) steps[i] = 0;
-}
-
-// A bit per place of a group of rows: whether restarts(row) is true of the row at that place.
-template <typename Arguments, typename Restarts>
-RNNC_INLINE u32 bits_of(const Arguments& a, int64 group, Restarts restarts) {
-  u32 bits = 0;
-#pragma unroll
-  for (int k = 0; k < kMaskRows; ++k) {
-    const int64 place = group * kMaskRows + k;
-    if (place >= a.batch) break;
-    bits |= static_cast<u32>(restarts(row_at(a.order, place))) << k;
-  }
-  return bits;
 }
 
 // The rows of steps that run.
@@ -254,17 +235,6 @@ rnnc_move_rows(const __grid_constant__ rnnc::MoveArguments a) {
     case 8: return move_rows<u64>(a);
     case 16: return move_rows<uint4>(a);
   }
-}
-
-extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
-rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {
-  using namespace rnnc;
-  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
-  const int64 group = quotient(i, a.count), t = i - group * a.count;
-  if (group * kMaskRows >= a.batch) return;
-  const u32 restarts = bits_of(
-      a, group, [&](int64 row) { return a.steps[t * a.batch + row] == kRestart; });
-  store_restarts(a.restarts, group, a.count, t, restarts);
 }
 
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)

@@ -42,7 +42,7 @@ class Chip(NamedTuple):
 
 
 class LayerSizes(NamedTuple):
-    """The sizes of a layer between two others, for an estimate.
+    """The sizes of a call of several layers, each between two others.
 
     Attributes:
         layers: of the call.

@@ -6,13 +6,13 @@ The matrix library would need a launch more, which puts the weights or the resul
 from __future__ import annotations
 
 import math
-from array import array
 
 import torch
 from torch import Tensor
 
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.streams import on_device
+from ..launch import filled
 from ..load import unit_kernel
 from .rearrange import TYPES
 
@@ -55,16 +55,10 @@ def few_rows(rows: Tensor, weight: Tensor) -> Tensor:
     columns = heads * dim * gates
     to = rows.new_empty(len(rows), columns)
     of_gate, of_head, of_unit, _ = weight.stride()
-    numbers = array(
-        "q",
-        [
-            *(rows.data_ptr(), weight.data_ptr(), to.data_ptr()),
-            *(len(rows), features, columns, gates, dim, of_gate, of_head, of_unit),
-        ],
-    )
+    sizes = len(rows), features, columns, gates, dim, of_gate, of_head, of_unit
     grid = math.ceil(columns / _COLUMNS), 1, 1
     index = rows.device.index
     with on_device(rows.device):
         kernel = unit_kernel("few_rows", _THREADS, "rnnc_few_rows", index, TYPES[rows.dtype])
-        kernel(grid, _FewRows.from_buffer(numbers))
+        kernel(grid, filled(_FewRows, rows, weight, to, *sizes))
     return to

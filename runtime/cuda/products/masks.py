@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -29,9 +30,6 @@ mask_kernel = partial(unit_kernel, "masks", THREADS)
 # Mirrors of its structs.
 _Order = structure(
     "OrderArguments", *fields(POINTER, "lengths order"), *fields(NUMBER, "count batch")
-)
-_Pack = structure(
-    "PackArguments", *fields(POINTER, "steps order restarts"), *fields(NUMBER, "count batch")
 )
 _Read = structure(
     "ReadArguments",
@@ -113,23 +111,16 @@ def restarts_of(steps: Tensor, order: Tensor | None) -> Tensor:
     """Return the rows that restart before each step, a bit for each, as `MaskArguments` has it.
 
     The steps are (T, B) of uint8, contiguous. The result is (B / 8, T + padding on both sides) of
-    uint8; the row at the first of 8 places has the lowest bit.
+    uint8; the row at the first of 8 places has the lowest bit. By operators of torch: on a GPU
+    `made_masks` makes it with the masks, where there are any steps and rows.
     """
     count, batch = steps.shape
     groups = math.ceil(batch / ROWS)
-    if not steps.is_cuda or not steps.numel():
-        placed = steps if order is None else steps[:, order[0]]
-        restarts = functional.pad(placed == RESTART, (0, groups * ROWS - batch))
-        bits = restarts.view(count, groups, ROWS).long() << torch.arange(ROWS, device=steps.device)
-        after = padded_steps(count) - PADDING - count
-        return functional.pad(bits.sum(2).t(), (PADDING, after)).to(torch.uint8)
-    found = steps.new_empty(groups, padded_steps(count))
-    with on_device(steps.device):
-        grid = math.ceil(groups * count / THREADS), 1, 1
-        place = 0 if order is None else order.data_ptr()
-        given = _Pack(steps.data_ptr(), place, found.data_ptr(), count, batch)
-        mask_kernel("rnnc_pack_masks", steps.device.index)(grid, given)
-    return found
+    placed = steps if order is None else steps[:, order[0]]
+    restarts = functional.pad(placed == RESTART, (0, groups * ROWS - batch))
+    bits = restarts.view(count, groups, ROWS).long() << torch.arange(ROWS, device=steps.device)
+    after = padded_steps(count) - PADDING - count
+    return functional.pad(bits.sum(2).t(), (PADDING, after)).to(torch.uint8)
 
 
 def states_read(
@@ -148,23 +139,44 @@ def states_read(
     if not masks.steps.is_cuda or not masks.steps.numel():
         return read_states(cell, masks, states, initial_states, reverse)
     found, firsts = list(states), list(initial_states)
-    count, batch = masks.steps.shape[-2:]
     order = 2 if reverse == "half" else int(reverse)
-    device = masks.steps.device
-    with on_device(device):
-        kernel = mask_kernel("rnnc_read_states", device.index)
-        for i in sources_read(cell):
-            state, initial, value = states[i], initial_states[i], reset_to[i]
-            read, first = torch.empty_like(state), torch.empty_like(initial)
-            places = [t.data_ptr() for t in (state, initial, value, read, first)]
-            time, row, _ = strides_of_reset_value(value)
-            size = state.element_size()
-            lengths = [n * size for n in (initial[0].numel(), time, row)]
-            # A word is of one direction.
-            word = widest_word((*places, *lengths, lengths[0] // max(order, 1)))
-            words, reset_time, reset_row = (n // word for n in lengths)
-            sizes = count, batch, words, reset_time, reset_row, order, word
-            given = _Read(masks.steps.data_ptr(), *places, *sizes)
-            kernel(blocks_of(count * batch * words, device.index), given)
-            found[i], firsts[i] = read, first
+    for i in sources_read(cell):
+        given = masks.steps, states[i], initial_states[i], reset_to[i]
+        found[i], firsts[i] = torch.empty_like(states[i]), torch.empty_like(initial_states[i])
+        time, row, _ = strides_of_reset_value(reset_to[i])
+        copy_rows(
+            *("rnnc_read_states", _Read, (*given, found[i], firsts[i]), masks.steps.shape[-2:]),
+            *((firsts[i][0].numel(), time, row), order),
+            parts=max(order, 1),  # a word is of one direction
+        )
     return found, firsts
+
+
+def copy_rows(
+    name: str,
+    struct: type[ctypes.Structure],
+    tensors: Sequence[Tensor],
+    sizes: Sequence[int],
+    lengths: Sequence[int],
+    *flags: int,
+    parts: int = 1,
+) -> None:
+    """Launch a kernel that copies rows of each step by words, the widest that fit all of them.
+
+    Args:
+        struct: of its arguments: addresses, T, B, lengths in words, flags, and the bytes of a word.
+        tensors: whose addresses it gets. The first says what to copy, and the others are copied.
+        sizes: T and B.
+        lengths: of a row, then two strides, in elements.
+        parts: of a row, each of whole words.
+    """
+    chooser, *copied = tensors
+    size, index = copied[0].element_size(), chooser.device.index
+    row, *strides = (length * size for length in lengths)
+    places = [tensor.data_ptr() for tensor in copied]
+    word = widest_word((*places, *strides, row // parts))
+    numbers = row // word, *(stride // word for stride in strides)
+    with on_device(chooser.device):
+        grid = blocks_of(math.prod(sizes) * numbers[0], index)
+        given = struct(chooser.data_ptr(), *places, *sizes, *numbers, *flags, word)
+        mask_kernel(name, index)(grid, given)

@@ -13,7 +13,8 @@ from ...call.ragged import Ragged
 from ...targets.by_torch import Packing
 from ..arguments import NUMBER, POINTER, fields, structure
 from ..driver.streams import on_device
-from .masks import ROWS, THREADS, blocks_of, mask_kernel, order_of, padded_steps, widest_word
+from ..launch import filled
+from .masks import ROWS, THREADS, copy_rows, mask_kernel, order_of, padded_steps
 
 # Mirrors of the structs of templates/cuda/masks.cu.
 _Make = structure(
@@ -47,14 +48,13 @@ def made_masks(
         longest = like.new_empty(batch, dtype=torch.int32)
     if lengths is not None and ragged.starts is None:  # packed rows lie in order
         order = order_of(lengths, count)
-    given = lengths, order, reset, steps, restarts, longest
-    places = [0 if t is None else t.data_ptr() for t in given]
     strides = (0, 0) if reset is None else reset.stride()
     bits = sum(reverse << i for i, reverse in enumerate(reverses))
+    given = lengths, order, reset, steps, restarts, longest, count, batch, *strides, bits
     with on_device(like.device):
         grid = math.ceil(groups * count / THREADS), len(reverses), 1
         kernel = mask_kernel("rnnc_make_masks", like.device.index)
-        kernel(grid, _Make(*places, count, batch, *strides, bits))
+        kernel(grid, filled(_Make, *given))
     return MadeMasks(steps, restarts, longest, order)
 
 
@@ -62,18 +62,8 @@ def rows_that_run(x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
     """Return the rows of x, zero where a step does not run, by one launch."""
     if not x.is_cuda or not x.numel() or x.stride(2) != 1:
         return ragged.cleaned(x)
-    steps = made.steps[0]
-    count, batch, features = x.shape
-    to, size = x.new_empty(x.shape), x.element_size()
-    lengths = [n * size for n in (features, x.stride(0), x.stride(1))]
-    word = widest_word((x.data_ptr(), to.data_ptr(), *lengths))
-    words, time, row = (n // word for n in lengths)
-    places = steps.data_ptr(), x.data_ptr(), to.data_ptr()
-    index = x.device.index
-    with on_device(x.device):
-        kernel = mask_kernel("rnnc_select_rows", index)
-        given = _Select(*places, count, batch, words, time, row, word)
-        kernel(blocks_of(count * batch * words, index), given)
+    to, lengths = x.new_empty(x.shape), (x.shape[2], x.stride(0), x.stride(1))
+    copy_rows("rnnc_select_rows", _Select, (made.steps[0], x, to), x.shape[:2], lengths)
     return to
 
 
@@ -95,7 +85,8 @@ class CudaPacking(Packing):
         """Return packed rows as padded ones."""
         rows = rows.contiguous()
         to = rows.new_empty(*self.sizes, *rows.shape[1:])
-        self._move(rows, to, rows.stride(0), to.stride(1), math.prod(rows.shape[1:]), True)
+        lengths = math.prod(rows.shape[1:]), rows.stride(0), to.stride(1)
+        copy_rows("rnnc_move_rows", _Move, (self._starts, rows, to), self.sizes, lengths, True)
         return to
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
@@ -104,24 +95,13 @@ class CudaPacking(Packing):
         to, first = parts[0].new_empty(self._total, sum(widths)), 0
         for part, width in zip(parts, widths, strict=True):
             own = part if _in_rows(part) else part.contiguous()
-            self._move(own, to[:, first:], to.stride(0), own.stride(1), width, False)
+            tensors, lengths = (
+                (self._starts, own, to[:, first:]),
+                (width, to.stride(0), own.stride(1)),
+            )
+            copy_rows("rnnc_move_rows", _Move, tensors, self.sizes, lengths, False)
             first += width
         return to
-
-    def _move(
-        self, source: Tensor, to: Tensor, packed: int, padded: int, width: int, to_padded: bool
-    ) -> None:
-        """Copy the rows; strides and the width of a row are in elements."""
-        size, (steps, batch) = source.element_size(), self.sizes
-        lengths = [n * size for n in (width, packed, padded)]
-        word = widest_word((source.data_ptr(), to.data_ptr(), *lengths))
-        places = self._starts.data_ptr(), source.data_ptr(), to.data_ptr()
-        index = source.device.index
-        with on_device(source.device):
-            kernel = mask_kernel("rnnc_move_rows", index)
-            words, *strides = (n // word for n in lengths)
-            numbers = steps, batch, words, *strides, int(to_padded), word
-            kernel(blocks_of(steps * batch * words, index), _Move(*places, *numbers))
 
 
 def _in_rows(part: Tensor) -> bool:

@@ -22,7 +22,7 @@ from ..products.multiply import multiplier
 from ..ready import check_counts, ready_for
 from .products import Between
 from .run import Chunks, LaterLaunch, Layers, run_group
-from .schedule import LayersSizes, Question, Schedule, schedule_of
+from .schedule import Question, Schedule, schedule_of, sizes_of_layers
 
 
 class Pass:
@@ -234,11 +234,10 @@ def _alone(asked: LayersCall, direction: Direction, x: Tensor) -> Prepared:
 
 def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     """Return the schedule of a direction of a call."""
-    call, W = asked.call, asked.weights[0].W
-    gates = 0 if W is None else W.shape[0]
+    call = asked.call
     steps, batch, _ = x.shape
     check_counts(steps, batch, call.heads)
-    sizes = LayersSizes(call.layers, steps, batch, call.heads, call.dim, gates)
+    sizes = sizes_of_layers(asked.layer_call, call, steps, batch)
     above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
     alignment = aligned(reduce(or_, above, 0))
     kind = x.dtype, x.device.index, call.order, alignment

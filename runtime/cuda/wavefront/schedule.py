@@ -30,6 +30,7 @@ from ....codegen.cuda.wavefront.groups import (
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction, counted
 from ....errors import NoCudaError
+from ...call.call import Call
 from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
 from ..driver.blocks import blocks_per_multiprocessor
@@ -50,17 +51,6 @@ _MOST_BUFFERS = 512 * MIB
 _LEAST_QUEUES = 8
 _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
-
-
-class LayersSizes(NamedTuple):
-    """Sizes of a call of several layers: `dim` is per head, and `gates` those that take input."""
-
-    layers: int
-    steps: int
-    batch: int
-    heads: int
-    dim: int
-    gates: int
 
 
 class Schedule(NamedTuple):
@@ -90,7 +80,7 @@ class Question(NamedTuple):
 
     layer_call: LayerCall
     direction: Direction
-    sizes: LayersSizes
+    sizes: LayerSizes
     dtype: torch.dtype
     device: int
     order: Order
@@ -114,13 +104,19 @@ def schedule_of(question: Question) -> Schedule:
     return found
 
 
+def sizes_of_layers(layer_call: LayerCall, call: Call, steps: int, batch: int) -> LayerSizes:
+    """Return the sizes of a call of several layers."""
+    gates = len(layer_call.cell.input_gates)
+    return LayerSizes(call.layers, steps, batch, call.heads, call.heads * call.dim, gates)
+
+
 @lru_cache(maxsize=512)
 def _found(question: Question) -> Schedule:
     """Return the schedule, whether or not a stream captures."""
     layer_call, direction, sizes, dtype, device, order, alignment = question
-    layers, steps, batch, heads, dim, gates = sizes
+    layers, steps, batch, heads, hidden, gates = sizes
     whole = Schedule((1,) * layers)
-    asked = question_of(layer_call, batch, heads, dim, dtype, device)
+    asked = question_of(layer_call, batch, heads, hidden // heads, dtype, device)
     # Not `choose_plan`, which compiles the kernel of a layer that runs alone.
     own = plan_with_room(asked, direction).kernel(direction)
     chunk = chunk_steps(steps, batch)
@@ -128,30 +124,29 @@ def _found(question: Question) -> Schedule:
     if why_not or chunk is None:
         return whole._replace(why_not=why_not or f"{steps} steps, fewer than four chunks")
     plan = replace(cast(TiledPlan, own), wavefront=True)
-    inputs = LayerSizes(layers, steps, batch, heads, heads * dim, gates)
     if order == "auto":
         # The kernel is compiled only if it may be faster.
-        alone, found = wavefronts(plan, inputs, _roomiest_chip(plan, device), chunk)
-        if not any(gains(alone, each, inputs, chunk) for each in found):
+        alone, found = wavefronts(plan, sizes, _roomiest_chip(plan, device), chunk)
+        if not any(gains(alone, each, sizes, chunk) for each in found):
             return whole
     # The last chunk may have fewer steps, for whose products the library may take other kernels.
     lengths = {chunk, (steps - 1) % chunk + 1}
     of_call = alignment, direction, dtype, layer_call.tf32, device
-    if not all(bounded_products(heads * dim, gates, n * batch, *of_call) for n in lengths):
+    if not all(bounded_products(hidden, gates, n * batch, *of_call) for n in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
     if not is_described(device):
         if order == "auto" and spilled_bytes(layer_call.cell, plan) > MOST_SPILLED:
             return whole  # a layer alone may have another plan, which spills less
         if order == "wavefront":
             tell_of_spills(layer_call.cell, plan)
-    alone, found = wavefronts(plan, inputs, _chip(layer_call, plan, device), chunk)
+    alone, found = wavefronts(plan, sizes, _chip(layer_call, plan, device), chunk)
     if order == "auto":
         # A partition stays for good: one is made for a wavefront that is taken.
         found = [
             each
             for each in found
             if plan.kind in _AUTO_KINDS
-            and gains(alone, each, inputs, chunk)
+            and gains(alone, each, sizes, chunk)
             and (layer_call.for_backward or _buffer_bytes(sizes, each, dtype) <= _MOST_BUFFERS)
         ]
     for best in sorted(found, key=lambda each: each.nanoseconds):
@@ -169,13 +164,13 @@ def _found(question: Question) -> Schedule:
     return schedule.one_by_one() if order == "sequential" else schedule
 
 
-def _buffer_bytes(sizes: LayersSizes, found: Wavefront, dtype: torch.dtype) -> int:
+def _buffer_bytes(sizes: LayerSizes, found: Wavefront, dtype: torch.dtype) -> int:
     """Return the bytes of the inputs' shares of a group's layers, besides that of one layer."""
-    units = sizes.steps * sizes.batch * sizes.heads * sizes.dim
+    units = sizes.steps * sizes.batch * sizes.inputs
     return (max(found.groups) - 1) * units * sizes.gates * dtype.itemsize
 
 
-def _why_not(plan: KernelPlan, sizes: LayersSizes, device: int) -> str:
+def _why_not(plan: KernelPlan, sizes: LayerSizes, device: int) -> str:
     """Return the reason that makes a wavefront impossible, besides room; empty if there is none."""
     if not isinstance(plan, TiledPlan):
         return f"a plan of the kind {plan.kind}"
@@ -186,7 +181,7 @@ def _why_not(plan: KernelPlan, sizes: LayersSizes, device: int) -> str:
         return "a cell that takes no input"
     if not sizes.batch:
         return "no rows"
-    if sizes.dim % 2 and plan.dtype in ("bfloat16", "float16"):
+    if sizes.inputs // sizes.heads % 2 and plan.dtype in ("bfloat16", "float16"):
         return "rows of an odd number of two-byte elements"
     if max(sizes.heads, plan.batch_tiles(sizes.batch)) > MOST_BLOCKS:
         return "a layer of several launches"
@@ -216,7 +211,7 @@ def _chip(layer_call: LayerCall, plan: TiledPlan, device: int) -> Chip:
 
 
 def _partition(
-    layer_call: LayerCall, plan: TiledPlan, found: Wavefront, sizes: LayersSizes, device: int
+    layer_call: LayerCall, plan: TiledPlan, found: Wavefront, sizes: LayerSizes, device: int
 ) -> Partition | None:
     """Return the partition of a wavefront; None if the driver reports less room than estimated."""
     cluster, whole = plan.launch_shape.cluster, device_limits(device).multiprocessors

@@ -25,14 +25,14 @@ from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cuda.products import masks, rows
 from rnnc.runtime.targets.by_torch import Packing
 
-KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
+KERNELS = ("order_rows", "make_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
 RUN = """
 extern "C" void run_{0}(unsigned x, unsigned y, const void* given) {{
   emulation::launch(rnnc_{0}, given, {{x, y, 1}}, rnnc::kThreads);
 }}
 """
-ARGUMENTS = ("Order", "Make", "Pack", "Select", "Move", "Read")
+ARGUMENTS = ("Order", "Make", "Select", "Move", "Read")
 
 
 @pytest.fixture(scope="module")

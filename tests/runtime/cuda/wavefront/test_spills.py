@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.wavefront.groups import LayerSizes
 from rnnc.runtime.call.layer_call import Choice, layer_call_of
 from rnnc.runtime.cuda import spills
 from rnnc.runtime.cuda.nvrtc import KernelReport
-from rnnc.runtime.cuda.wavefront.schedule import LayersSizes, Question, schedule_of
+from rnnc.runtime.cuda.wavefront.schedule import Question, schedule_of
 from rnnc.runtime.process.caller import warn_once
 
-SIZES = LayersSizes(layers=4, steps=2048, batch=16, heads=12, dim=64, gates=4)
+SIZES = LayerSizes(layers=4, steps=2048, batch=16, heads=12, inputs=768, gates=4)
 
 
 @pytest.fixture
