@@ -36,7 +36,6 @@ class CpuTarget(Target):
     takes_stages = True
     reads_by_address = True
     takes_steps = True
-    steps_as_sequences = True
     # What the kernels do, each as `Target` says it.
     rounds = staticmethod(rounds)
     project = staticmethod(project)
@@ -69,13 +68,11 @@ class CpuTarget(Target):
         """Return what records calls and replays them; None for a step, which is one call of C."""
         return None if call.single else Replays(settings_of_torch)
 
-    def saved_shape(
-        self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
-    ) -> tuple[int, ...]:
+    def saved_shape(self, cell: CellSpec, sizes: Sequence[int], save: Save) -> tuple[int, ...]:
         """Return the shape of `Forward.saved` for the sizes T, B, N and D."""
         steps, batch, heads, dim = sizes
-        keeps = for_backward and not self.computes_gates_again(save)
-        return (steps if keeps else 0, batch, heads, *facts_of(cell).kept_shape(dim))
+        kept = 0 if self.computes_gates_again(save) else steps
+        return (kept, batch, heads, *facts_of(cell).kept_shape(dim))
 
     def load_ahead(
         self, layer_call: LayerCall, call: Call, steps: int, batch: int, like: Tensor

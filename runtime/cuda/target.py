@@ -54,7 +54,6 @@ class CudaTarget(Target):
     takes_inputs = True
     takes_stages = True
     takes_steps = True
-    steps_as_sequences = True
     at_once = True
     variants_of_wx = ("auto", "walk", "scan")
     dtypes = tuple(DTYPES)
@@ -121,13 +120,10 @@ class CudaTarget(Target):
         """Return True if one call of both directions is better than a call of each."""
         return joins(layer_call, batch, heads, dim, like.dtype, like.device.index)
 
-    def saved_shape(
-        self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
-    ) -> tuple[int, ...]:
+    def saved_shape(self, cell: CellSpec, sizes: Sequence[int], save: Save) -> tuple[int, ...]:
         """Return the shape of `Forward.saved`; the sizes are T, B, N and D."""
         steps, *rest = sizes
-        saves_gates = for_backward and save == "gates"
-        return saved_shape(facts_of(cell), (steps if saves_gates else 0, *rest))
+        return saved_shape(facts_of(cell), (steps if save == "gates" else 0, *rest))
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""

@@ -63,37 +63,34 @@ class TrialCall:
         )
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 
-    def forward(self, plan: KernelPlan) -> Forward:
-        """Run the forward of a call by a plan of it."""
-        return kernels.forward(self._prepared(plan), self._inputs)
+    def forward(self, plan: KernelPlan, run: kernels.RunKernels | None = None) -> Forward:
+        """Run the forward of a call by a plan of it; `run` takes the place of the launcher's."""
+        return kernels.forward(self._prepared(plan), self._inputs, run=run)
 
-    def backward(self, plan: KernelPlan, done: Forward) -> None:
+    def backward(
+        self, plan: KernelPlan, done: Forward, run: kernels.RunKernels | None = None
+    ) -> None:
         """Run the backward of a call by a plan of it, after a forward by any plan."""
-        self._backward(self._prepared(plan), done)
+        others = [None] * (len(done.last) - 1)
+        saved = saved_of(self._inputs, done, self._again)
+        asked = LayerBackward(saved, [self._d_output, *others], [None, *others])
+        kernels.Backward(self._prepared(plan), asked, run=run).run()
 
     def launches(self, plan: KernelPlan, done: Forward, clock: Clock) -> float:
         """Return the clock's time of the launches of one direction, which follows `done`, alone."""
-        ready, found = self._prepared(plan), list[float]()
+        launcher, found = self._prepared(plan).launcher, list[float]()
 
         def run(*given: Any) -> None:
-            found.append(clock(lambda: ready.launcher.run(*given)))
+            found.append(clock(lambda: launcher.run(*given)))
 
         if plan.direction == "forward":
-            kernels.forward(ready, self._inputs, run=run)
+            self.forward(plan, run)
         else:
-            self._backward(ready, done, run)
+            self.backward(plan, done, run)
         return found[0]
 
     def _prepared(self, plan: KernelPlan) -> Prepared:
         return prepare(self._cell, plan, self._sizes, self._device.index)
-
-    def _backward(
-        self, ready: Prepared, done: Forward, run: kernels.RunKernels | None = None
-    ) -> None:
-        others = [None] * (len(done.last) - 1)
-        saved = saved_of(self._inputs, done, self._again)
-        asked = LayerBackward(saved, [self._d_output, *others], [None, *others])
-        kernels.Backward(ready, asked, run=run).run()
 
 
 CANDIDATES = 4
@@ -181,20 +178,16 @@ def measure_plans(
     """Return medians of plans in turns, in us per step, forward and backward, or their errors."""
     with on_device(torch.device("cuda", device)), torch.no_grad():
         call = TrialCall(asked, torch.device("cuda", device), trial_steps(asked))
-        failures: dict[int, Exception] = {}
-        times: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(plans))}
-        for turn in range(2 + _ROUNDS):  # twice for what is made on first use
+        found: list[list[tuple[float, float]] | Exception] = [[] for _ in plans]
+        for _ in range(2 + _ROUNDS):  # twice for what is made on first use
             for i, plan in enumerate(plans):
-                if i in failures:
-                    continue
-                try:
-                    took = _time(call, plan)
-                except (RnncError, torch.cuda.OutOfMemoryError) as error:
-                    failures[i] = error
-                    continue
-                if turn >= 2:
-                    times[i].append(took)
-        return [failures.get(i) or _medians(times[i], call.steps) for i in range(len(plans))]
+                times = found[i]
+                if isinstance(times, list):
+                    try:
+                        times.append(_time(call, plan))
+                    except (RnncError, torch.cuda.OutOfMemoryError) as error:
+                        found[i] = error
+        return [t if isinstance(t, Exception) else _medians(t[2:], call.steps) for t in found]
 
 
 def trial_steps(asked: Asked) -> int:

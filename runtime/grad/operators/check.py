@@ -65,7 +65,7 @@ def check_results(
     x, spec, save = named.x, call.directions[0].cell, written.settings.choice.save
     steps, batch = sizes_of(call, x, named.ragged)
     rows = batch, call.heads * call.parts // call.runs, call.dim
-    kept = TARGETS[call.target].saved_shape(spec, (steps, *rows), True, save)
+    kept = TARGETS[call.target].saved_shape(spec, (steps, *rows), save)
     kind = x.dtype, x.device
     for run in runs:
         for state, own, read in zip(spec.states, run, backward_reads(spec), strict=False):

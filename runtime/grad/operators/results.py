@@ -82,7 +82,7 @@ def fake_call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
         return found
     sizes = steps, batch, call.heads * call.parts // call.runs, call.dim
     cell, save = written.settings.cell, written.settings.choice.save
-    saved, runs = target.saved_shape(cell, sizes, True, save), []
+    saved, runs = target.saved_shape(cell, sizes, save), []
     for number in range(call.runs):
         own = call.directions_of(number * call.layers // call.runs)[0].stored
         states = [new(steps if wanted else 0, *sizes[1:]) for wanted in own]

@@ -68,9 +68,7 @@ class Toy(Target):
             d_x = found if d_x is None else d_x.add_(found)
         return d_x, torch.einsum("btndg,tbi->gndi", d_wx, x) if wanted[1] else None
 
-    def saved_shape(
-        self, cell: rnnc.Cell, sizes: Sequence[int], for_backward: bool, save: str
-    ) -> tuple[int, ...]:
+    def saved_shape(self, cell: rnnc.Cell, sizes: Sequence[int], save: str) -> tuple[int, ...]:
         return (1,)
 
     def computes_gates_again(self, save: str) -> bool:
