@@ -14,7 +14,7 @@ import torch
 
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import Plan
-from ..codegen.shape import PlanError
+from ..codegen.shape import DIRECTIONS, PlanError
 from ..runtime.call.layer_call import Choice
 from ..runtime.cuda.choose import PlanQuestion, choose_plan
 from ..runtime.cuda.driver.device import device_limits
@@ -204,7 +204,8 @@ def chosen_plan(cell: CellSpec, row: Row, dtype: str, variant: str = "auto") -> 
     """
     kind, index = DTYPES[dtype], torch.cuda.current_device()
     sizes = (row.heads, row.head_dim, row.batch, kind, index)
-    return choose_plan(PlanQuestion(cell, *sizes, Choice(variant), rounds(kind, None)))
+    question = PlanQuestion(cell, *sizes, Choice(variant), rounds(kind, None))
+    return Plan(*(choose_plan(question, each).kernel(each) for each in DIRECTIONS))
 
 
 def _runner(calls: Calls, phase: Phase) -> Callable[[int], object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -115,6 +115,14 @@ def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
     layout = layout_of(cell)
     reads = zip(layout.states, facts_of(cell).reads, strict=True)
     return tuple(r or state in layout.sources.values for state, r in reads)
+
+
+@lru_cache(maxsize=512)
+def saving_again(layer_call: LayerCall) -> LayerCall:
+    """Return the call that runs a forward again, for what it has not saved besides states."""
+    no_states = (False,) * len(layer_call.stored)
+    gates = layer_call.choice._replace(save="gates")
+    return replace(layer_call, for_backward=True, stored=no_states, choice=gates)
 
 
 def wavefront_error(what: str, why_not: str) -> PlanError:

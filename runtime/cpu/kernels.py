@@ -12,7 +12,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ..call.call import Call
 from ..call.facts import facts_of
-from ..call.layer_call import LayerCall
+from ..call.layer_call import LayerCall, saving_again
 from ..call.masks import read_states
 from ..call.requests import LayerBackward
 from ..call.tensors import Forward, Gradients, Saved, ScanInputs, SomeTensors, States
@@ -23,34 +23,27 @@ from .products import StateGradients, add_gradients_of_called, recurrent_gradien
 from .tasks import multiplies_features, parted_pairs, sizes_of
 
 
-def forward(layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
-    """Run the forward of a call; `donated` is not used."""
-    return _forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored)
-
-
 def forward_of_features(
     layer_call: LayerCall, x: Tensor, weight: Tensor, inputs: ScanInputs
 ) -> Forward:
     """Run the forward by a kernel that makes the products of the input, without a backward."""
-    return _forward(layer_call, inputs, False, layer_call.stored, (x, weight))
+    return forward(layer_call, inputs, features=(x, weight))
 
 
-def _forward(
+def forward(
     layer_call: LayerCall,
     inputs: ScanInputs,
-    keeps: bool,
-    stored: Sequence[bool],
+    donated: bool = False,
     features: tuple[Tensor, Tensor] | None = None,
 ) -> Forward:
-    """Run all steps.
+    """Run the forward of a call.
 
     Args:
         inputs: in a dtype of kernels; wx may have any strides, and has no gates with `features`.
-        keeps: whether the values of gates that a backward reads are kept.
-        stored: for each state, whether it is returned at all steps.
+        donated: not used.
         features: x (T, B, input) and W (Gx, N, D, input), if the kernel makes their product.
     """
-    cell = layer_call.cell
+    cell, keeps, stored = layer_call.cell, layer_call.saves_gates, layer_call.stored
     facts, wx, new = facts_of(cell), inputs.wx, inputs.wx.new_empty
     counts = facts.counts
     batch, steps, heads, dim, _ = wx.shape
@@ -186,8 +179,7 @@ def _kept_again(layer_call: LayerCall, saved: Saved) -> Tensor:
     facts = facts_of(layer_call.cell)
     if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
-    no_states = (False,) * len(saved.states)
-    return _forward(layer_call, saved.inputs(saved.wx), True, no_states).saved
+    return forward(saving_again(layer_call), saved.inputs(saved.wx)).saved
 
 
 # Multiplications below which a call of torch takes longer than a product.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.request import DENSE_STEPS, steps_like
-from ...codegen.shape import DIRECTIONS, Direction, Masked, PlanError, Reverse, Shape
+from ...codegen.shape import Direction, Masked, PlanError, Reverse, Shape
 from ...errors import ResidencyError
 from ..call.layer_call import Choice, LayerCall
 from ..call.tensors import DTYPES
@@ -75,17 +75,15 @@ def question_of(
 
 
 @lru_cache(maxsize=2048)
-def choose_plan(
-    question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
-) -> Plan:
+def choose_plan(question: PlanQuestion, direction: Direction, masked: Masked = False) -> Plan:
     """Return the plan of a call, whose kernels in the direction are compiled on first use.
 
     Where these spill much, it is the next plan whose kernels do not, of those that `"auto"` may
     take. A plan that a trial found has shown what it takes, and stays; but a trial has no masks.
 
     All plans' forwards leave the same for a backward, so each direction may step down by itself: a
-    call that runs one direction compiles no kernel of the other; None is both. The same plans serve
-    in reversed time and with masks.
+    call that runs one direction compiles no kernel of the other. The same plans serve in reversed
+    time and with masks.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
@@ -96,15 +94,13 @@ def choose_plan(
         return plan
     if question.choice.variant == "auto" and not masked and recall(question.asked) is not None:
         return plan
-    return _next_without_spills(question, plan, _wanted(direction), masked)
+    return _next_without_spills(question, plan, direction, masked)
 
 
 on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
 
 
-def plan_with_room(
-    question: PlanQuestion, direction: Direction | None = None, masked: Masked = False
-) -> Plan:
+def plan_with_room(question: PlanQuestion, direction: Direction, masked: Masked = False) -> Plan:
     """Return the plan of `choose_plan`, whatever its kernels spill."""
     asked, device, choice = question.asked, question.device, question.choice
     if choice.variant != "auto":
@@ -117,30 +113,21 @@ def plan_with_room(
     if found is None:
         found = planned(asked)
     found = _of_call(asked, found, choice.reverse, masked)
-    if _has_room(asked, found, device, _wanted(direction)):
+    if _has_room(asked, found.kernel(direction), device):
         return found
-    return _next_best(question, _wanted(direction), masked)
+    return _next_best(question, direction, masked)
 
 
-def _wanted(direction: Direction | None) -> Sequence[Direction]:
-    return DIRECTIONS if direction is None else (direction,)
-
-
-def _has_room(asked: Asked, plan: Plan, device: int, directions: Sequence[Direction]) -> bool:
-    """Return True if blocks that wait for each other fit this very chip together, per direction."""
-    return all(_fits(asked.cell, plan.kernel(d), asked.shape, device) for d in directions)
-
-
-def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
-    """Return True if the blocks of a direction's kernel are on the chip at once, or need not be."""
+def _has_room(asked: Asked, plan: KernelPlan, device: int) -> bool:
+    """Return True if the blocks of a kernel are on this very chip at once, or need not be."""
     if plan.launch_shape.waits_for == "none":
         return True
     try:
         with on_device(torch.device("cuda", device)):
-            kernel = load_kernel(cell, plan, f"rnnc_{plan.direction}", device)
+            kernel = load_kernel(asked.cell, plan, f"rnnc_{plan.direction}", device)
     except ResidencyError:
         return False
-    return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
+    return (kernel.resident or 0) >= plan.waiting_blocks(asked.shape.batch, asked.shape.heads)
 
 
 def _of_call(asked: Asked, plan: Plan, reverse: Reverse, masked: Masked) -> Plan:
@@ -158,19 +145,17 @@ def all_plans(question: PlanQuestion, masked: Masked = False) -> list[Plan]:
     return [_of_call(asked, plan, question.choice.reverse, masked) for plan in plans]
 
 
-def _with_room(
-    question: PlanQuestion, directions: Sequence[Direction], masked: Masked
-) -> Iterator[Plan]:
+def _with_room(question: PlanQuestion, direction: Direction, masked: Masked) -> Iterator[Plan]:
     """Yield the plans that have room, the cheapest first."""
     for plan in all_plans(question, masked):
-        if _has_room(question.asked, plan, question.device, directions):
+        if _has_room(question.asked, plan.kernel(direction), question.device):
             yield plan
 
 
-def _next_best(question: PlanQuestion, directions: Sequence[Direction], masked: Masked) -> Plan:
+def _next_best(question: PlanQuestion, direction: Direction, masked: Masked) -> Plan:
     """Return the cheapest plan that has room: the one place that steps down, and says so."""
     asked = question.asked
-    plan = next(_with_room(question, directions, masked), None)
+    plan = next(_with_room(question, direction, masked), None)
     if plan is None:
         raise ResidencyError(
             f"plan of {asked.cell.name}, {asked.shape}",
@@ -186,7 +171,7 @@ def _next_best(question: PlanQuestion, directions: Sequence[Direction], masked: 
 
 
 def _next_without_spills(
-    question: PlanQuestion, plan: Plan, directions: Sequence[Direction], masked: Masked
+    question: PlanQuestion, plan: Plan, direction: Direction, masked: Masked
 ) -> Plan:
     """Return a plan, or the next one that spills little; a warning says if none does.
 
@@ -194,14 +179,14 @@ def _next_without_spills(
     caller named stays.
     """
     asked, device, auto = question.asked, question.device, question.choice.variant == "auto"
-    request = replace(asked, instead_of=f"{directions} {plan!r}")
+    request = replace(asked, instead_of=f"{direction} {plan!r}")
     found = recall(request) if auto else None
-    if found is not None and _has_room(asked, found, device, directions):
+    if found is not None and _has_room(asked, found.kernel(direction), device):
         return found
     # Of a plan without R in its registers, the cell itself spills: its program is in all plans.
     resident = plan.forward.steps_per_launch == "all"
-    others = _with_room(question, directions, masked) if auto and resident else ()
-    found, few = least_spilling(asked, plan, directions, others)
+    others = _with_room(question, direction, masked) if auto and resident else ()
+    found, few = least_spilling(asked, plan, direction, others)
     if auto and not (found == plan and few):
         remember(request, found)
     return found

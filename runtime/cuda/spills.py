@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -39,7 +39,7 @@ def spilled_bytes(cell: CellSpec, plan: KernelPlan) -> int:
 
 
 def least_spilling(
-    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan] = ()
+    asked: PlanRequest, plan: Plan, direction: Direction, others: Iterable[Plan] = ()
 ) -> tuple[Plan, bool]:
     """Return the first of a few plans that spills little, or else the least, and whether it does.
 
@@ -47,41 +47,35 @@ def least_spilling(
     most `_MORE_PLANS` besides the plan are compiled. A warning says if all spill much.
     """
     found: list[tuple[Plan, int]] = []
-    for each in islice(_distinct(asked, plan, directions, others), 1 + _MORE_PLANS):
-        kernels = [each.kernel(direction) for direction in directions]
-        found.append((each, max(spilled_bytes(asked.cell, kernel) for kernel in kernels)))
+    for each in islice(_distinct(asked, plan, direction, others), 1 + _MORE_PLANS):
+        found.append((each, spilled_bytes(asked.cell, each.kernel(direction))))
         if found[-1][1] <= MOST_SPILLED:
             return each, True
     best, _ = min(found, key=lambda pair: pair[1])
-    for direction in directions:
-        tell_of_spills(asked.cell, best.kernel(direction))
+    tell_of_spills(asked.cell, best.kernel(direction))
     return best, False
 
 
 def _distinct(
-    asked: PlanRequest, plan: Plan, directions: Sequence[Direction], others: Iterable[Plan]
+    asked: PlanRequest, plan: Plan, direction: Direction, others: Iterable[Plan]
 ) -> Iterator[Plan]:
-    """Yield plans whose kernels in the directions differ."""
-    seen: list[list[KernelPlan]] = []
-    for each in chain(_with_more_registers(asked, plan, directions), others):
-        kernels = [each.kernel(direction) for direction in directions]
-        if kernels not in seen:
-            seen.append(kernels)
+    """Yield plans whose kernels in the direction differ."""
+    seen: list[KernelPlan] = []
+    for each in chain(_with_more_registers(asked, plan, direction), others):
+        kernel = each.kernel(direction)
+        if kernel not in seen:
+            seen.append(kernel)
             yield each
 
 
-def _with_more_registers(
-    asked: PlanRequest, plan: Plan, directions: Sequence[Direction]
-) -> Iterator[Plan]:
-    """Yield a plan, and the same with more and more registers for kernels that spill much."""
-    while True:
-        yield plan
-        kernels = [plan.kernel(direction) for direction in directions]
-        spilling = [k for k in kernels if spilled_bytes(asked.cell, k) > MOST_SPILLED]
-        roomier = {k.direction: k.with_more_registers(asked.limits) for k in spilling}
-        if not any(roomier.values()):
-            return
-        plan = replace(plan, **{d: found for d, found in roomier.items() if found is not None})
+def _with_more_registers(asked: PlanRequest, plan: Plan, direction: Direction) -> Iterator[Plan]:
+    """Yield a plan, and the same with more and more registers for a kernel that spills much."""
+    yield plan
+    kernel: KernelPlan | None = plan.kernel(direction)
+    while kernel is not None and spilled_bytes(asked.cell, kernel) > MOST_SPILLED:
+        kernel = kernel.with_more_registers(asked.limits)
+        if kernel is not None:
+            yield replace(plan, **{direction: kernel})
 
 
 def tell_of_spills(cell: CellSpec, plan: KernelPlan) -> None:

@@ -14,7 +14,7 @@ from ...codegen.request import steps_like
 from ...codegen.shape import MOST_COUNT, Direction, Save
 from ..call.call import Call
 from ..call.facts import facts_of
-from ..call.layer_call import Choice, LayerCall
+from ..call.layer_call import Choice, LayerCall, saving_again
 from ..call.masks import Masks
 from ..call.requests import LayerBackward, LayersCall, LayersRead
 from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
@@ -127,24 +127,13 @@ class CudaTarget(Target):
 
     def forward(self, layer_call: LayerCall, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it."""
-        return self._forward(layer_call, inputs, layer_call.saves_gates, layer_call.stored, donated)
-
-    def _forward(
-        self,
-        layer_call: LayerCall,
-        inputs: ScanInputs,
-        saves_gates: bool,
-        stored: Sequence[bool],
-        donated: bool = False,
-    ) -> Forward:
-        """Run a forward that stores some states; a plan of stages saves gates in any case."""
         wx, masks = inputs.wx, inputs.masks
         batch, steps, heads, dim, _ = wx.shape
         return kernels.forward(
             _ready(layer_call, "forward", wx, steps, (batch, heads, dim), masks),
             inputs,
-            for_backward=saves_gates,
-            stored=stored,
+            for_backward=layer_call.saves_gates,
+            stored=layer_call.stored,
             donated=donated,
             reset_to=() if masks is None else self._resets(layer_call, masks, wx, (heads, dim)),
         )
@@ -179,8 +168,7 @@ class CudaTarget(Target):
         """Return what a forward saved; that of a cell with stages runs again if it saved states."""
         if saved.wx is None or not layer_call.cell.has_stages:
             return saved
-        inputs, no_states = saved.inputs(saved.wx), (False,) * len(saved.states)
-        found = self._forward(layer_call, inputs, True, no_states)
+        found = self.forward(saving_again(layer_call), saved.inputs(saved.wx))
         return replace(saved, wx=None, b=None, saved=found.saved)
 
     def _resets(

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.plan import Plan
+from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda import ready
 from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
@@ -110,8 +112,8 @@ def same_plan(monkeypatch):
     """Lets all calls run by one plan. For fewer heads a grid plan may have another size of cluster,
     whose blocks share K, so that parts of a product are added in another order."""
 
-    def choose(*asked):
-        plan = choose_plan(*asked)
+    def choose(question):
+        plan = Plan(*(choose_plan(question, each).kernel(each) for each in DIRECTIONS))
         monkeypatch.setattr(
             ready, "choose_plan", lambda *other: plan.in_time(other[0].choice.reverse)
         )

@@ -108,24 +108,18 @@ class _ByLt(Multiplies):
     def __init__(
         self, lt: Lt, chosen: Proposal, kept: list[Any], scales: Any, operation: Any
     ) -> None:
-        handle, product, first, second, to = operation
         self._kept, self._keeping = [chosen, *kept], lt.keeping
-        self._launch = lt.library.cublasLtMatmul
+        self._launch, self._operation = lt.library.cublasLtMatmul, operation
         self.needs, self.cluster = chosen.workspace, cluster_of(lt.library, chosen)
-        algorithm = ctypes.addressof(chosen)
-        self._before = handle, product, scales[0]
-        self._first, self._middle = first, (second, scales[1])
-        self._after, self._tail = to, algorithm
+        self._scales, self._algorithm = scales, ctypes.addressof(chosen)
 
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
-        b, scale = self._middle
-        after = self._after
+        (handle, product, a, b, c), (one, beta) = self._operation, self._scales
         status = self._launch(
-            *self._before,
-            *(first, self._first, second, b, scale, to, after, to, after),
-            *(self._tail, workspace, size, stream),
+            *(handle, product, one, first, a, second, b, beta, to, c, to, c),
+            *(self._algorithm, workspace, size, stream),
         )
         check_status("cublasLtMatmul", status)
         # Its kernel is loaded: it does not wait again.

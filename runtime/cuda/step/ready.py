@@ -127,7 +127,7 @@ def step_ready(
     asked = replace(question.asked, features=size)
     plan = planned(asked, "step")
     if not is_described(device):
-        plan, _ = least_spilling(asked, plan, (direction,))
+        plan, _ = least_spilling(asked, plan, direction)
     own, sizes = cast(StepPlan, plan.kernel(direction)), CallSizes(max(batch, 1), heads, dim)
     return StepReady(
         *(batch, heads, dim, dtype),

@@ -67,10 +67,10 @@ def test_kernels_get_masks_and_reset_values(kind, form, ran):
 def test_the_plans_are_those_of_calls_without_masks(kind, simulated_gpu):
     choice = Choice(kind, reverse=True)
     question = PlanQuestion(CELL, HEADS, DIM, BATCH, torch.bfloat16, 0, choice, False)
-    plain, masked = (choose_plan(question, None, masked) for masked in (False, True))
+    plain, masked = (choose_plan(question, "backward", masked) for masked in (False, True))
     assert plain != masked
     assert plain.in_time(True, masked=True) == masked
     assert all(plan.backward.masked for plan in all_plans(question, True))
-    stored = choose_plan(question, None, "stored")
+    stored = choose_plan(question, "forward", "stored")
     assert stored == masked.with_stored_resets(CELL, 2**20)  # there is room for these sizes
     assert stored.forward in [plan.forward for plan in all_plans(question, "stored")]

@@ -55,7 +55,7 @@ def test_the_plans_are_those_of_calls_that_run_forwards(kind, simulated_gpu):
     sizes = (CELL, HEADS, DIM, BATCH, torch.bfloat16, 0)
     orders = (False, True, "half")
     choices = [Choice(kind, reverse=order) for order in orders]
-    plans = [choose_plan(PlanQuestion(*sizes, choice, False)) for choice in choices]
+    plans = [choose_plan(PlanQuestion(*sizes, choice, False), "forward") for choice in choices]
     assert len(set(plans)) == 3
     for plan, order in zip(plans, orders, strict=True):
         assert plans[0].in_time(order) == plan
