@@ -16,7 +16,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.request import DENSE_STEPS, steps_like
-from ...codegen.shape import Direction, Masked, PlanError, Reverse, Shape
+from ...codegen.shape import Direction, Masked, PlanError, Reverse, Save, Shape
 from ...errors import ResidencyError
 from ..call.layer_call import Choice, LayerCall
 from ..call.tensors import DTYPES
@@ -47,11 +47,16 @@ class PlanQuestion(NamedTuple):
 
     @property
     def asked(self) -> Asked:
-        """Request for the plan."""
+        """Request for the plan.
+
+        Plans of a cell with stages save gates: those of later stages are no product of states over
+        all steps. A call that saves states alone runs the forward again for its backward.
+        """
+        save: Save = "gates" if self.cell.has_stages else self.choice.save
         fill, limits = self.choice.fill, device_limits(self.device)
         batch, dtype = max(self.batch, 1), DTYPES[self.dtype]
         shape = Shape(self.heads, self.dim, batch, self.steps, dtype, fill)
-        return Asked(self.cell, shape, limits, self.choice.save, self.tf32)
+        return Asked(self.cell, shape, limits, save, self.tf32)
 
 
 def question_of(
@@ -63,15 +68,9 @@ def question_of(
     device: int,
     steps: int = DENSE_STEPS,
 ) -> PlanQuestion:
-    """Return what the plan of a call is chosen for.
-
-    Plans of a cell with stages save gates: those of later stages are no product of states over all
-    steps. A call that saves states alone runs the forward again for its backward.
-    """
-    sizes, cell, choice = (heads, dim, batch, dtype, device), layer_call.cell, layer_call.choice
-    if cell.has_stages:
-        choice = choice._replace(save="gates")
-    return PlanQuestion(cell, *sizes, choice, layer_call.tf32, steps)
+    """Return what the plan of a call is chosen for."""
+    sizes = heads, dim, batch, dtype, device
+    return PlanQuestion(layer_call.cell, *sizes, layer_call.choice, layer_call.tf32, steps)
 
 
 @lru_cache(maxsize=2048)

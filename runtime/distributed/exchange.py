@@ -138,15 +138,12 @@ class Steps(NamedTuple):
         """Exchange this rank's steps of all heads, (T_r, B, N, ...), for its heads of all steps."""
         ranks = len(self.counts)
         by_rank = torch.unflatten(x, 2, (ranks, -1)).movedim(2, 0)
-        sent = by_rank.flatten(0, 1)
-        sizes = list(self.counts), [self.own] * ranks
-        return self._exchanged(sent, *sizes)
+        return self._exchanged(by_rank.flatten(0, 1), [*self.counts], [self.own] * ranks)
 
     def to_steps(self, y: Tensor) -> Tensor:
         """Exchange its heads of all steps, (T, B, N / n, ...), for a rank's steps of all heads."""
         ranks = len(self.counts)
-        sizes = [self.own] * ranks, list(self.counts)
-        received = self._exchanged(y, *sizes)
+        received = self._exchanged(y, [self.own] * ranks, [*self.counts])
         return torch.unflatten(received, 0, (ranks, self.own)).movedim(0, 2).flatten(2, 3)
 
     def gathered(self, x: Tensor) -> Tensor:

@@ -24,12 +24,10 @@ from ..driver.device import is_described
 from ..launch import CallSizes
 from ..launchers import launcher_of
 from ..products.multiply import Gemm
-from ..products.rearrange import CudaMoves
+from ..products.rearrange import CudaMoves, packed_or_none
 from ..ready import check_counts
 from ..spills import least_spilling
 from .launcher import StepLauncher
-
-_WIDEST_ACCESS = 16  # bytes
 
 
 def weights_by_gate(call: Call, weights: SomeTensors) -> SomeTensors:
@@ -41,14 +39,8 @@ def weights_by_gate(call: Call, weights: SomeTensors) -> SomeTensors:
 
 def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
     """Return tensors without gaps, aligned and with memory, copied if need be, and addresses."""
-    places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-    kept = tensors
-    for number, tensor in enumerate(tensors):
-        if tensor is None or (tensor.is_contiguous() and not places[number] % _WIDEST_ACCESS):
-            continue
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        kept = [*kept[:number], copy, *kept[number + 1 :]]
-        places[number] = copy.data_ptr()
+    kept = [packed_or_none(tensor) for tensor in tensors]
+    places = [0 if tensor is None else tensor.data_ptr() for tensor in kept]
     if not all(places):
         for tensor in tensors:
             if tensor is not None:
