@@ -57,7 +57,7 @@ def test_the_fastest_is_remembered_and_taken(name, sizes, dtype, save, device):
     assert sum(each) <= min(map(sum, took.values()))
     assert recall(asked) == found.winner
     choice = Choice(save=save)
-    asked_again = (cell, *sizes, 5, getattr(torch, dtype), device, choice, False)
+    asked_again = (cell, *sizes, 5, getattr(torch, dtype), device, choice, False, shape.steps)
     assert choose_plan(PlanQuestion(*asked_again), "forward") == found.winner
 
 

@@ -91,6 +91,16 @@ class BackwardLayers(ABC):
         offset = self.plane_of(layer - 1) * self.ready.dtype.itemsize
         return self.after[0] + offset, self.ready.heads * self.ready.dim
 
+    def new_gates(self) -> tuple[list[Tensor], int, int]:
+        """Return new gradients of gates, those with an input first, and the addresses.
+
+        That of matrices' gates is 0 where they are the same, in one order.
+        """
+        ready, like = self.ready, self.last[0]
+        counts = [ready.counts.inputs] if ready.one_gradient else [ready.counts.inputs, ready.pairs]
+        found = [like.new_empty(ready.batch, n * ready.heads * ready.dim) for n in counts]
+        return found, found[0].data_ptr(), 0 if ready.one_gradient else found[1].data_ptr()
+
     def sums_apart(self, own: Sequence[int], sums: Tensor) -> list[Tensor | None]:
         """Return the gradients of what a layer has of bias, diagonal weights and params."""
         d_b, d_params, d_R_diag = torch.split(sums, self.ready.counts.sums)
@@ -111,25 +121,16 @@ class ProductLayers(BackwardLayers):
         ready, gemm, counts = self.ready, self.ready.gemm, self.ready.counts
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         like, plane = self.last[0], self.plane_of(layer)
-        inputs, pairs = counts.inputs * hidden, ready.pairs * hidden
-        d_inputs = like.new_empty(batch, inputs)
-        to_inputs = to_pairs = d_inputs.data_ptr()
-        if not ready.one_gradient:
-            d_pairs = like.new_empty(batch, pairs)
-            to_pairs = d_pairs.data_ptr()
+        inputs = counts.inputs * hidden
+        d_gates, to_inputs, to_pairs = self.new_gates()
         sums, needs_sums = None, any(wanted[2:])
         if needs_sums and not ready.summed_inputs:
             sums = like.new_empty(batch, sum(counts.sums), heads, dim, dtype=ready.real)
         own = self.weights_of(layer)
         W, R, *_ = own
         d_before = [d.data_ptr() + plane * ready.real.itemsize for d in self.d_states]
-        values = self.pointwise_values(
-            layer,
-            to_inputs,
-            0 if ready.one_gradient else to_pairs,
-            d_before or (0,) * counts.states,
-            0 if sums is None else sums.data_ptr(),
-        )
+        states = d_before or (0,) * counts.states
+        values = self.pointwise_values(layer, to_inputs, to_pairs, states, _place(sums))
         arguments = self.arguments(*values, *(0,) * ready.only_tiled)
         ready.launcher.run(arguments, None, like, 1)
         self.d_output, self.d_y = None, 0
@@ -137,10 +138,10 @@ class ProductLayers(BackwardLayers):
         before = [place + plane * ready.dtype.itemsize for place in self.before]
         d_R = d_W = None
         if R and d_before:
-            self._to_states(R, to_pairs, d_before)
+            self._to_states(R, to_pairs or to_inputs, d_before)
         if R and wanted[1]:
             d_R = like.new_empty(ready.pairs, heads, dim, dim)
-            self._to_matrices(d_R.data_ptr(), to_pairs, before)
+            self._to_matrices(d_R.data_ptr(), to_pairs or to_inputs, before)
         if W and lower:
             self.d_output = like.new_empty(batch, features)
             to = (self.d_output.data_ptr(), features)
@@ -151,7 +152,7 @@ class ProductLayers(BackwardLayers):
             gemm.weights(inputs, batch, features, (to_inputs, inputs), (x, features), to)
         if not needs_sums:
             return [d_W, d_R, *[None] * (len(own) - 2)]
-        return [d_W, d_R, *self._sums(own[2:], d_inputs, sums)]
+        return [d_W, d_R, *self._sums(own[2:], d_gates[0], sums)]
 
     def _to_states(self, R: int, d_pairs: int, d_before: Sequence[int]) -> None:
         """Add the gradients of the matrices' gates, times R, to those of the states."""
@@ -205,11 +206,7 @@ class TiledLayers(BackwardLayers):
         to_inputs = to_pairs = 0
         d_before = [0] * counts.states
         if lower or sources:
-            d_inputs = like.new_empty(batch, counts.inputs * hidden)
-            to_inputs = d_inputs.data_ptr()
-            if not ready.one_gradient:
-                d_pairs = like.new_empty(batch, ready.pairs * hidden)
-                to_pairs = d_pairs.data_ptr()
+            _kept, to_inputs, to_pairs = self.new_gates()
         if sources:
             parts = like.new_empty(len(sources), batch, hidden, dtype=ready.real)
             for number, state in enumerate(sources):
@@ -238,16 +235,9 @@ class TiledLayers(BackwardLayers):
             size = features if lower else 0
             of_inputs(tile.input_blocks(batch, heads, dim, size, len(sources)), arguments)
         self.d_output, self.d_y = d_x, 0
-        return [d_W, d_R, *self._given(own[2:], sums)]
-
-    def _given(self, own: Sequence[int], sums: Tensor | None) -> SomeTensors:
-        """Return the gradients of bias, diagonal weights and params, where there are any."""
         if sums is None:
-            return [None] * len(own)
-        _, params, diagonal = self.ready.counts.sums
-        if not params and not diagonal:
-            return [sums if own[0] else None, *[None] * (len(own) - 1)]
-        return self.sums_apart(own, sums)
+            return [d_W, d_R, *[None] * (len(own) - 2)]
+        return [d_W, d_R, *self.sums_apart(own[2:], sums)]
 
 
 def _place(tensor: Tensor | None) -> int:
