@@ -6,6 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.request import steps_like
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.call.layer_call import Choice
 from rnnc.runtime.cuda.choose import PlanQuestion, choose_plan
@@ -57,7 +58,8 @@ def test_the_fastest_is_remembered_and_taken(name, sizes, dtype, save, device):
     assert sum(each) <= min(map(sum, took.values()))
     assert recall(asked) == found.winner
     choice = Choice(save=save)
-    asked_again = (cell, *sizes, 5, getattr(torch, dtype), device, choice, False, shape.steps)
+    like = steps_like(cell, shape.steps)
+    asked_again = (cell, *sizes, 5, getattr(torch, dtype), device, choice, False, like)
     assert choose_plan(PlanQuestion(*asked_again), "forward") == found.winner
 
 
