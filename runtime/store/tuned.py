@@ -121,13 +121,12 @@ def _version(package: str) -> str:
 
 def planned(asked: Asked, variant: str = "auto") -> Plan:
     """Return the plan that `plan_for` finds, read from disk if an earlier process has searched."""
-    first, sizes = (asked.cell, asked.shape, asked.limits), (asked.save, asked.tf32, asked.features)
-    made_from = (asked.cell.fingerprint, *first[1:], *sizes, variant)
+    sizes = asked.shape, asked.limits
+    more: dict[str, Any] = {"save": asked.save, "tf32": asked.tf32, "features": asked.features}
+    made_from = asked.cell.fingerprint, *sizes, *more.values(), variant
 
     def searched() -> object:
-        save, tf32, features = sizes
-        plan = plan_for(*first, variant, save=save, tf32=tf32, features=features)
-        return packed_plan(plan)
+        return packed_plan(plan_for(asked.cell, *sizes, variant, **more))
 
     def read(found: object) -> Plan:
         return unpacked_plan(found, asked.limits.arch)
