@@ -62,7 +62,8 @@ class Running:
     """Run of operations. `stream` is the handle of the current stream.
 
     Attributes:
-        owner: the stream whose lasting memory is used: the current one, also if another captures.
+        owner: the stream whose lasting memory is used: the current one, also where another one
+            captures a graph that it will run.
         tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants;
             addresses are by slot too.
         beside: the stream of torch beside the current one, while there is one.
@@ -77,6 +78,10 @@ class Running:
         self.stream, self.tensors, self.addresses = stream, tensors, addresses
         self.spent, self.beside, self.owner = False, None, stream if of is None else of
         self.undo: list[Callable[[], None]] = []
+
+    def go_on(self, stream: int) -> None:
+        """Let what follows run on another stream, with lasting memory of its own."""
+        self.stream = self.owner = stream
 
     def give_up(self) -> None:
         """Leave the device and the process as if the run had not begun."""

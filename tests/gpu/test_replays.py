@@ -182,3 +182,19 @@ def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
     with torch.no_grad():
         assert torch.equal(rnn(x)[0], wanted)
     check(rnn, x.shape, times=2)
+
+
+def test_products_of_two_streams_do_not_disturb_each_other(same_bits):
+    """They run at the same time in many of these calls, not in all."""
+    rnn = rnnc.RNN("lstm", 64, 384, bidirectional=True, device="cuda", dtype=torch.float16)
+    x = torch.randn(60, 64, 64, device="cuda", dtype=torch.float16)
+    seed = torch.randn(60, 64, 768, device="cuda", dtype=torch.float16)
+    lengths, first = torch.randint(61, (64,)), None
+    for _ in range(100):
+        y, last = rnn(x, lengths=lengths)
+        named = dict(rnn.named_parameters())
+        gradients = torch.autograd.grad(y, list(named.values()), seed)
+        found = {"y": y, **dict(zip(("h", "c"), last, strict=True))}
+        found |= dict(zip(named, gradients, strict=True))
+        first = first or found
+        same_bits(found, first)
