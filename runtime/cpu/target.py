@@ -36,7 +36,6 @@ class CpuTarget(Target):
     takes_stages = True
     reads_by_address = True
     takes_steps = True
-    steps_as_sequences = True
     # What the kernels do, each as `Target` says it.
     rounds = staticmethod(rounds)
     project = staticmethod(project)

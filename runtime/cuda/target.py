@@ -54,7 +54,6 @@ class CudaTarget(Target):
     takes_inputs = True
     takes_stages = True
     takes_steps = True
-    steps_as_sequences = True
     at_once = True
     variants_of_wx = ("auto", "walk", "scan")
     dtypes = tuple(DTYPES)

@@ -35,10 +35,9 @@ class Target(ABC):
         takes_stages: whether its kernels run cells that call gates or reduce over units.
         reads_by_address: whether R, b and R_diag of one head may have any shape, those of several
             heads any strides.
-        takes_steps: whether it has kernels for a single step: `step` and `step_backward`. Others
-            run a step as a sequence of one.
+        takes_steps: whether it has kernels for a single step: `step` and `step_backward`. They run
+            sequences of one step too; other targets run a step as a sequence of one.
         variants_of_wx: those of cells without R whose backward reads wx.
-        steps_as_sequences: whether a sequence of one step takes less time as a step.
         at_once: whether it may run the layers of a call at the same time: `forward_layers` and
             `backward_layers`.
     """
@@ -50,7 +49,6 @@ class Target(ABC):
     takes_stages = False
     reads_by_address = False
     takes_steps = False
-    steps_as_sequences = False
     variants_of_wx: tuple[str, ...] = ()
     at_once = False
 
@@ -232,21 +230,13 @@ class Target(ABC):
         """
         return False
 
-    def runs_one_step(self, choice: Choice) -> bool:
-        """Return whether a sequence of one step runs as a step, with the bits of `step`.
-
-        Args:
-            choice: the caller's. Another variant or save asks for kernels of sequences.
-        """
-        return self.steps_as_sequences and choice.variant == "auto" and choice.save == "gates"
-
     def step(self, call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
         """Run all layers of a module over one step, without dropout.
 
         Args:
-            tensors: x is (B, input), or (1, B, input) of a sequence of one step on a target with
-                `steps_as_sequences`. States before the step are (layers, B, hidden) each; none
-                stand for their initial values. `Call.flat_weights` gives the weights.
+            tensors: x is (B, input), or (1, B, input) of a sequence of one step. States before the
+                step are (layers, B, hidden) each; none stand for their initial values.
+                `Call.flat_weights` gives the weights.
             to: tensors without gaps for the results, other than the states; None for new ones.
         """
         raise NotImplementedError(f"{type(self).__name__}.step")
