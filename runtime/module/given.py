@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ..call.layer_call import Choice
@@ -47,16 +47,9 @@ class Given(Weighted):
         parts = self.num_layers * (2 if self.bidirectional else 1)
         return Sizes(parts, self.heads, self.hidden_size // self.heads)
 
-    def _sampled(
-        self,
-        x: Any,
-        axes: str,
-        inputs: Any,
-        sample: bool | None,
-        generator: Generator | None,
-        reset: Any = None,
-    ) -> tuple[CellSpec, Any]:
+    def _sampled(self, x: Any, axes: str, drawing: Drawing) -> tuple[CellSpec, Any]:
         """Return the cell that a call on x with such axes runs, and its inputs with those drawn."""
+        inputs, sample, generator, _ = drawing
         sample = self.training if sample is None else sample
         if not isinstance(x, Tensor) or x.ndim != len(axes) + 1:
             return self.cell, inputs  # the checks say what is wrong
@@ -64,8 +57,7 @@ class Given(Weighted):
         cell = cell_of_call(self.cell, inputs, sample)
         if sample and "T" not in axes:
             check_step(cell, inputs)
-        drawing = Drawing(inputs, sample, generator, reset)
-        return cell, self._with_draws(cell, x, axes, drawing)
+        return cell, self._with_draws(cell, x, axes, drawing._replace(sample=sample))
 
     def _with_draws(self, cell: CellSpec, x: Tensor, axes: str, drawing: Drawing) -> Any:
         """Return inputs with those that the call draws; `axes` are as in `_sampled`."""

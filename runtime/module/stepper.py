@@ -17,6 +17,7 @@ from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..grad.layers.forward import forward_layers
+from ..run.draws import Drawing
 from ..run.route import direct_call, direct_step, input_of_step
 from ..targets.registry import TARGETS
 from .watched import Watched
@@ -146,10 +147,11 @@ class Stepper:
         with torch.no_grad(), without_autocast(self._device.type):
             rnn, cell = self._rnn, self._rnn.cell
             if rnn._draws:
-                cell, inputs = rnn._sampled(x, "B", inputs, False, None)
+                cell, inputs = rnn._sampled(x, "B", Drawing(inputs, False, None))
             plain = inputs is None and not cell.inputs
             unweighted = () if plain else rnn._unweighted(cell, inputs, x, "B")
-            y, last = rnn._step(x.detach(), states, False, unweighted, cell)
+            given = Tensors(x.detach(), tuple(states), (), None, unweighted)
+            y, last = rnn._step(given, False, cell)
             for own, new in zip((self._y, *states), (y, *last), strict=True):
                 own.copy_(new)
 

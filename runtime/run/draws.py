@@ -31,13 +31,14 @@ class Drawing(NamedTuple):
 
     Attributes:
         inputs: what is passed, by name; None for nothing.
-        sample: whether the rest is drawn; else each is a single number, its mean.
+        sample: whether the rest is drawn; else each is a single number, its mean. None for what
+            a module does in training, or outside of it.
         generator: of the draws; None for torch's own.
         reset: where rows start anew, in the layout of the call; None for none.
     """
 
     inputs: Any
-    sample: bool
+    sample: bool | None
     generator: Generator | None
     reset: Any = None
 
@@ -61,7 +62,7 @@ class Sizes(NamedTuple):
     dim: int
 
 
-def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
+def cell_of_call(cell: CellSpec, inputs: Any, sample: bool | None) -> CellSpec:
     """Return the cell that a call runs: its mean where nothing is drawn, and no draw is passed."""
     if sample or not cell.drawn:
         return cell
