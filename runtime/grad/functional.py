@@ -19,13 +19,7 @@ from ..call.settings import CallText, read_call, write_call
 from ..call.tensors import SomeTensors
 from ..check.masks import check_lengths
 from .joins import Dims, join_of, shape_of
-from .operators.call import (
-    call_backward_op,
-    call_op,
-    plain_backward,
-    read_by_backward,
-    refuse_second,
-)
+from .operators.call import call_backward_op, call_op, plain_backward, refuse_second, set_up
 
 
 def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
@@ -42,20 +36,14 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         text, *tensors = inputs
-        if not read_call(text).keep:  # nothing needs a gradient
-            return
-        ctx.text, count, read, kept = read_by_backward(tensors, text, output)
-        ctx.counts = len(read), count
-        ctx.mark_non_differentiable(*output[count:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*read, *kept)
+        if read_call(text).keep:  # else nothing needs a gradient
+            set_up(ctx, (tensors, text), output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        first, count = ctx.counts
-        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        arguments = *gradients[:count], *saved
-        found = iter(_apply_backward(ctx.text, needs, count, first, *arguments))
+        count, needs = ctx.results, ctx.needs_input_grad[1:]
+        arguments = *gradients[:count], *ctx.saved_tensors
+        found = iter(_apply_backward(ctx.text, needs, count, ctx.first, *arguments))
         return None, *[next(found) if need else None for need in needs]
 
     @staticmethod
