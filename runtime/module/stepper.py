@@ -219,12 +219,12 @@ class Stepper:
                 f"those of {self._rnn.cell.name}: {', '.join(names)}",
                 "what Stepper.state_dict() of the same cell gave",
             )
-        pairs = list(zip(names, self.states, strict=True))
+        pairs, axes = list(zip(names, self.states, strict=True)), "(num_layers, B, hidden_size)"
         for name, own in pairs:
             shape = tuple(own.shape)
             found = state_dict[name]
             other = own.to(found.device) if isinstance(found, Tensor) else own
-            check_like(f"state_dict[{name!r}]", found, shape, f"{shape}", "the stepper", other)
+            check_like(f"state_dict[{name!r}]", found, shape, axes, "the stepper", other)
         with torch.no_grad():
             for name, own in pairs:
                 own.copy_(state_dict[name])

@@ -71,15 +71,9 @@ def _forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> list[T
     return found if kept is None else [*found, *beside_results(call, kept.runs)]
 
 
-def _call_backward(
-    gradients: SomeTensors,
-    tensors: Sequence[Tensor],
-    results: Sequence[Tensor],
-    needs: Sequence[bool],
-    text: str,
-) -> list[Tensor]:
+def _call_backward(*arguments: Any) -> list[Tensor]:
     """Return the gradients of `plain_backward`, contiguous, each in memory of its own."""
-    return plain_backward(gradients, tensors, results, needs, text, _by_themselves)
+    return plain_backward(*arguments, finish=_by_themselves)
 
 
 def plain_backward(
@@ -88,6 +82,7 @@ def plain_backward(
     results: Sequence[Tensor],
     needs: Sequence[bool],
     text: str,
+    *,
     finish: Callable[[Sequence[Tensor]], list[Tensor]] = list,
 ) -> list[Tensor]:
     """Return the gradients of those flat tensors that `needs` says, by kernels, as `finish` does.
