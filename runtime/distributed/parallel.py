@@ -62,7 +62,7 @@ class Parallel(RNN):
         self._known_calls = NoCalls()
         # States are those of this rank's heads.
         ranks = self._mesh.size()
-        self._widths = [width // ranks for width in self._widths]
+        self._widths = {name: width // ranks for name, width in self._widths.items()}
         self._own_form = RowsForm(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:

@@ -30,13 +30,12 @@ class Given(Weighted):
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         axes = f"({'2 * ' if self.bidirectional else ''}num_layers, B, hidden_size)"
-        shapes = [(self._sizes().parts, *batch, width) for width in self._widths]
-        check_states(states, self._state_names, shapes, axes, x)
+        shapes = [(self._sizes().parts, *batch, width) for width in self._widths.values()]
+        check_states(states, list(self._widths), shapes, axes, x)
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths, resets and reset values of a call, checked; None without any."""
-        sizes = self._sizes().parts, self._widths
-        return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
+        return ragged_of(self._sizes().parts, self._widths, x, self.batch_first, masks)
 
     def _unweighted(self, cell: CellSpec, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
         """Return the inputs of the cell that runs, checked; `axes` are those of x but the last."""

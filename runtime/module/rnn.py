@@ -164,7 +164,7 @@ class RNN(Steps):
             named |= {"all_states": every, "sample": sample, "generator": generator}
             return as_leaf(self, x, states, hx=hx, **named)
         bare = hx is not None or isinstance(states, Tensor)
-        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
+        given: Any = states_from(states, hx, len(self._widths)) if bare else states
         axes, cell = "BT" if self.batch_first else "TB", self.cell
         if self._draws or sample is not None or generator is not None:
             axes = "T" if isinstance(x, Tensor) and x.ndim == 2 else axes
@@ -194,7 +194,7 @@ class RNN(Steps):
         elif swapped:
             found = [state.transpose(0, 1) for state in found]
         if all_states:
-            return found[0], last, dict(zip(self._state_names, found, strict=True))
+            return found[0], last, dict(zip(self._widths, found, strict=True))
         return found[0], last
 
     def _run(self, given: Tensors, every: bool, cell: CellSpec) -> tuple[list[Tensor], States]:

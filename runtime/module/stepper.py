@@ -72,7 +72,7 @@ class Stepper:
         with torch.inference_mode(False), torch.no_grad():
             self._initial = [
                 new(rnn.num_layers, batch, width).fill_(state.init)
-                for width, state in zip(rnn._widths, rnn.cell.states, strict=True)
+                for width, state in zip(rnn._widths.values(), rnn.cell.states, strict=True)
             ]
             for own, given in zip(self._initial, states or (), strict=False):
                 own.copy_(given)
@@ -80,7 +80,7 @@ class Stepper:
             self._sets = [[own.clone() for own in self._initial] for _ in range(2)]
             self._now = 0
             self._x = new(self._shape).zero_()
-            self._y = new(batch, rnn._widths[0])
+            self._y = new(batch, rnn._features)
             names = [named.attribute for named in rnn._in_order if named is not None]
             self._watched = Watched(rnn, names)
             self._replays = self._captured(len(names))

@@ -77,7 +77,7 @@ class Steps(Given):
             torch.Size([2, 8])
         """
         bare = hx is not None or isinstance(states, Tensor)
-        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
+        given: Any = states_from(states, hx, len(self._widths)) if bare else states
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
         cell = self.cell
@@ -110,12 +110,12 @@ class Steps(Given):
     ) -> list[Tensor]:
         """Return the states before a step, after its resets."""
         check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
-        sizes = self.num_layers, self._widths
-        ragged = reset_of_step(self._state_names, sizes, x, reset, reset_to)
+        ragged = reset_of_step(self.num_layers, self._widths, x, reset, reset_to)
         inits = [state.init for state in self.cell.states]
         if states is None:
-            outer, own = (self.num_layers, *x.shape[:-1]), zip(self._widths, inits, strict=True)
-            states = [x.new_full((*outer, width), init) for width, init in own]
+            outer, own = (self.num_layers, *x.shape[:-1]), self._widths.values()
+            pairs = zip(own, inits, strict=True)
+            states = [x.new_full((*outer, width), init) for width, init in pairs]
         else:
             self._check_states(states, tuple(x.shape[:-1]), x)
         return ragged.selected(states, inits)
@@ -151,7 +151,7 @@ class Steps(Given):
             >>> y.shape
             torch.Size([3, 8])
         """
-        given = states_from(states, hx, len(self._state_names))
+        given = states_from(states, hx, len(self._widths))
         return Stepper(cast("RNN", self), batch_size, given)
 
     def _step(self, given: Tensors, training: bool, cell: CellSpec) -> tuple[Tensor, States]:
