@@ -110,7 +110,7 @@ def check_states(
     """Check the initial states of a call: one for each name, of the dtype and device of x."""
     check_count(states, names)
     for name, state, shape in zip(names, states, shapes, strict=True):
-        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", "x", x)
+        check_like(f"states[{name}]", state, shape, axes, "x", x)
 
 
 def check_weight_of_module(

@@ -80,23 +80,14 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
         ("R_diag", inputs.R_diag, len(cell.diagonal_pairs), ()),
         ("b", inputs.b, len(cell.bias_gates), ()),
     ):
-        shape = (count, *plane, *matrix)
-        if not (_is_like(tensor, shape, wx) if count else tensor is None):
-            _check_weight(cell, name, tensor, shape, wx)
+        if count or tensor is not None:
+            _check_weight(cell, name, tensor, (count, *plane, *matrix), wx)
     for tensor, param in zip(inputs.params, cell.params, strict=True):
-        if not _is_like(tensor, plane, wx):
-            check_like(f"params[{param.name!r}]", tensor, plane, f"{plane}, (N, D)", "wx", wx)
+        check_like(f"params[{param.name!r}]", tensor, plane, "(N, D)", "wx", wx)
     for tensor, state in zip(inputs.initial_states, cell.states, strict=True):
-        if not _is_like(tensor, rows, wx):
-            check_like(f"states[{state.name}]", tensor, rows, f"{rows}, (B, N, D)", "wx", wx)
+        check_like(f"states[{state.name}]", tensor, rows, "(B, N, D)", "wx", wx)
     if inputs.unweighted or cell.inputs:
         check_unweighted(cell, inputs.unweighted, inputs.wx)
-
-
-def _is_like(tensor: Any, shape: tuple[int, ...], wx: Tensor) -> bool:
-    """Return True for a tensor of a shape, and of the dtype and device of wx."""
-    alike = isinstance(tensor, Tensor) and tensor.shape == shape
-    return alike and tensor.dtype == wx.dtype and tensor.device == wx.device
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs) -> None:
@@ -147,10 +138,10 @@ def _check_weight(
         "b": ("(Gb, N, D)", cell.bias_gates, ""),
     }[name]
     order = [row if isinstance(row, str) else f"{row.gate} from {row.source}" for row in rows]
-    wanted = f"{shape}, {axes}, in the order {', '.join(order)}"
+    axes += f", in the order {', '.join(order)}"
     if tensor is None:
-        raise TensorError(name, "None", wanted, f"{name} = {write.format(shape)}")
-    check_like(name, tensor, shape, wanted, "wx", wx)
+        raise TensorError(name, "None", f"{shape}, {axes}", f"{name} = {write.format(shape)}")
+    check_like(name, tensor, shape, axes, "wx", wx)
 
 
 def check_count(states: Any, names: Sequence[str], argument: str = "states") -> None:

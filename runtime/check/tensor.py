@@ -56,14 +56,15 @@ def check_kind(
 def check_like(
     name: str,
     tensor: Any,
-    shape: tuple[int, ...] | None,
-    wanted: str,
+    shape: tuple[int, ...],
+    axes: str,
     other_name: str,
     other: Tensor,
 ) -> None:
-    """Check that an argument has a shape, which `wanted` names, and another's dtype and device."""
-    check_tensor(name, tensor, wanted)
-    if tuple(tensor.shape) != shape:
+    """Check that an argument has a shape, of such axes, and another tensor's dtype and device."""
+    if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape:
+        wanted = f"{shape}, {axes}"
+        check_tensor(name, tensor, wanted)
         raise shape_error(name, tensor, wanted, f"{name} of the shape {shape}")
     check_same(name, tensor, other_name, other)
 

@@ -33,7 +33,7 @@ def draw_of_rank(
         found: Tensor = _drawn(empty, seed, rank, kind, list(numbers))
         return found
 
-    return drawn(undrawn.draw, undrawn.numbers, like, shape, of_rank, reset).transpose(1, 2)
+    return drawn(undrawn, like, shape, of_rank, reset).transpose(1, 2)
 
 
 def dropped(x: Tensor, probability: float, rank: int) -> Tensor:

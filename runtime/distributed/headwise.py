@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,15 +41,8 @@ class Headwise(Parallel):
             return scan_projected(settings, own, tensors, every)
         return run_call(settings, tensors, Asked(all_states=every))
 
-    def _step(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        training: bool,
-        unweighted: Sequence[Tensor],
-        cell: CellSpec,
-    ) -> tuple[Tensor, States]:
-        (y, *_), last = self._run(x.unsqueeze(0), states, False, None, unweighted, cell)
+    def _step(self, given: Tensors, training: bool, cell: CellSpec) -> tuple[Tensor, States]:
+        (y, *_), last = self._run(given._replace(x=given.x.unsqueeze(0)), False, cell)
         return y[0], last
 
     def _whole(self, y: Tensor) -> DTensor:

@@ -62,7 +62,7 @@ class Parallel(RNN):
         self._known_calls = NoCalls()
         # States are those of this rank's heads.
         ranks = self._mesh.size()
-        self._widths = [width // ranks for width in self._widths]
+        self._widths = {name: width // ranks for name, width in self._widths.items()}
         self._own_form = RowsForm(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
@@ -125,18 +125,10 @@ class Parallel(RNN):
         own = self._in_order[layer * each : (layer + 1) * each]
         return [None if named is None else weight_of(self, named, None) for named in own]
 
-    def _run(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None,
-        unweighted: Sequence[Any],
-        cell: CellSpec,
-    ) -> tuple[list[Tensor], States]:
-        passed = [given for given in unweighted if not isinstance(given, Undrawn)]
-        whole, steps = self._entered(Tensors(x, (), (), ragged, passed))
-        inputs = self._with_own_draws(whole, steps, unweighted)
+    def _run(self, given: Tensors, every: bool, cell: CellSpec) -> tuple[list[Tensor], States]:
+        passed = [each for each in given.unweighted if not isinstance(each, Undrawn)]
+        whole, steps = self._entered(given._replace(states=(), unweighted=passed))
+        inputs = self._with_own_draws(whole, steps, given.unweighted)
         x, directions, settings = whole.x, 2 if self.bidirectional else 1, self._one_layer(cell)
         lasts: list[States] = []
         found: list[Tensor] = []
@@ -144,9 +136,9 @@ class Parallel(RNN):
             if layer:
                 x = self._between(self._dropped(found[0]))
             part = slice(layer * directions, (layer + 1) * directions)
-            own = tuple([state[part] for state in states or ()])
-            rows, given = of_layer(whole.ragged, part), tuple(inputs_of(inputs, part))
-            tensors = Tensors(x, own, self._weights_of_layer(layer), rows, given)
+            own = tuple([state[part] for state in given.states])
+            rows, more = of_layer(whole.ragged, part), inputs_of(inputs, part)
+            tensors = Tensors(x, own, self._weights_of_layer(layer), rows, more)
             wanted = every and layer == self.num_layers - 1
             found, last = self._run_layer(settings, tensors, wanted, steps)
             lasts.append(last)

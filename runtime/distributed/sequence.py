@@ -18,7 +18,6 @@ from ..call.tensors import States, inputs_at
 from ..check.masks import check_lengths
 from ..module.rnn import RNN
 from ..run.by_layer import input_share
-from ..run.ragged import ragged_of
 from ..run.route import run_call
 from .exchange import Steps, replicated
 from .parallel import Parallel, local, of_layer
@@ -54,8 +53,7 @@ class Sequential(Parallel):
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths of all ranks' steps, and resets of this rank's."""
         lengths, *rest = masks
-        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
-        found = ragged_of(self._state_names, sizes, x, self.batch_first, None, *rest)
+        found = super()._ragged(x, (None, *rest))
         if lengths is None:
             return found
         batch = 1 if x.ndim == 2 else x.shape[0 if self.batch_first else 1]

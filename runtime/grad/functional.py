@@ -9,7 +9,7 @@ backwards of calls that share params, of which each gives a gradient of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,13 +19,7 @@ from ..call.settings import CallText, read_call, write_call
 from ..call.tensors import SomeTensors
 from ..check.masks import check_lengths
 from .joins import Dims, join_of, shape_of
-from .operators.call import (
-    call_backward_op,
-    call_op,
-    plain_backward,
-    read_by_backward,
-    refuse_second,
-)
+from .operators.call import call_backward_op, call_op, plain_backward, refuse_second, set_up
 
 
 def run_functional(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
@@ -42,20 +36,14 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         text, *tensors = inputs
-        if not read_call(text).keep:  # nothing needs a gradient
-            return
-        ctx.text, count, read, kept = read_by_backward(tensors, text, output)
-        ctx.counts = len(read), count
-        ctx.mark_non_differentiable(*output[count:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*read, *kept)
+        if read_call(text).keep:  # else nothing needs a gradient
+            set_up(ctx, (tensors, text), output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
-        first, count = ctx.counts
-        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        arguments = *gradients[:count], *saved
-        found = iter(_apply_backward(ctx.text, needs, count, first, *arguments))
+        count, needs = ctx.results, ctx.needs_input_grad[1:]
+        reads = _Reads(ctx.text, needs, count, ctx.first)
+        found = iter(_apply_backward(reads, *gradients[:count], *ctx.saved_tensors))
         return None, *[next(found) if need else None for need in needs]
 
     @staticmethod
@@ -69,18 +57,31 @@ class _Call(torch.autograd.Function):
         return join.results_apart(found)
 
 
+class _Reads(NamedTuple):
+    """Arguments of a backward besides its tensors: the call, and which gradients are wanted.
+
+    Its tensors are so many `gradients`, then the `tensors` of the call, and then results.
+    """
+
+    text: str
+    needs: tuple[bool, ...]
+    gradients: int
+    tensors: int
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return what belongs to gradients, to tensors of the call and to results."""
+        end = self.gradients + self.tensors
+        first = list(values[: self.gradients])
+        return first, list(values[self.gradients : end]), list(values[end:])
+
+
 class _Backward(torch.autograd.Function):
     @staticmethod
-    def forward(
-        text: str, needs: tuple[bool, ...], count: int, first: int, *tensors: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        end = count + first
-        read: Any = tensors[count:end]
-        kept: Any = tensors[end:]
+    def forward(reads: _Reads, *tensors: Tensor | None) -> tuple[Tensor, ...]:
         plain = not is_watched() and all_plain(tensors)
         # The operator copies gradients that do not lie in order: wx has an order of its own.
         run = plain_backward if plain else call_backward_op
-        return tuple(run(list(tensors[:count]), list(read), list(kept), list(needs), text))
+        return tuple(run(*reads.split(tensors), list(reads.needs), reads.text))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -91,30 +92,21 @@ class _Backward(torch.autograd.Function):
         refuse_second()
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: Any,
-        text: str,
-        needs: tuple[bool, ...],
-        count: int,
-        first: int,
-        *tensors: Tensor | None,
-    ) -> tuple[Any, Any]:
-        written, size, dims, end = read_call(text), info.batch_size, in_dims[4:], count + first
-        missing = [None] * (len(needs) - first)  # a wx that the backward does not read
-        inputs, own_dims = tensors[count:end], dims[count:end]
-        output: Any = tensors[end:]
-        batch = shape_of(output[0], dims[end])[1]
+    def vmap(info: Any, in_dims: Any, reads: _Reads, *tensors: Any) -> tuple[Any, Any]:
+        written, size, needs = read_call(reads.text), info.batch_size, reads.needs
+        d_results, inputs, output = reads.split(tensors)
+        d_dims, own_dims, output_dims = reads.split(in_dims[1:])
+        missing = [None] * (len(needs) - len(inputs))  # a wx that the backward does not read
+        batch = shape_of(output[0], output_dims[0])[1]
         join = join_of(written, (*missing, *own_dims), size, batch)
         if join is None or join.lacks(needs):
-            kind = text, needs, count, first
-            each = size, dims, tensors
-            return _one_by_one(*each, lambda own: _apply_backward(*kind, *own))
-        gradients = join.results_beside(tensors[:count], dims[:count], kept=False)
+            each = size, in_dims[1:], tensors
+            return _one_by_one(*each, lambda own: _apply_backward(reads, *own))
+        gradients = join.results_beside(d_results, d_dims, kept=False)
         read = join.beside(inputs, own_dims, needs[len(missing) :])
-        kept = join.results_beside(output, dims[end:], kept=True)
-        all_calls = write_call(join.call(join.samples(needs)))
-        found = _apply_backward(all_calls, needs, count, first, *gradients, *read, *kept)
+        kept = join.results_beside(output, output_dims, kept=True)
+        of_all = reads._replace(text=write_call(join.call(join.samples(needs))))
+        found = _apply_backward(of_all, *gradients, *read, *kept)
         return join.gradients_apart(found, (*missing, *inputs), (*missing, *own_dims), needs)
 
 

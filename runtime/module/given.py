@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ..call.layer_call import Choice
@@ -30,13 +30,12 @@ class Given(Weighted):
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         axes = f"({'2 * ' if self.bidirectional else ''}num_layers, B, hidden_size)"
-        shapes = [(self._sizes().parts, *batch, width) for width in self._widths]
-        check_states(states, self._state_names, shapes, axes, x)
+        shapes = [(self._sizes().parts, *batch, width) for width in self._widths.values()]
+        check_states(states, list(self._widths), shapes, axes, x)
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
         """Return lengths, resets and reset values of a call, checked; None without any."""
-        sizes = self._sizes().parts, self._widths
-        return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
+        return ragged_of(self._sizes().parts, self._widths, x, self.batch_first, masks)
 
     def _unweighted(self, cell: CellSpec, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
         """Return the inputs of the cell that runs, checked; `axes` are those of x but the last."""
@@ -47,16 +46,9 @@ class Given(Weighted):
         parts = self.num_layers * (2 if self.bidirectional else 1)
         return Sizes(parts, self.heads, self.hidden_size // self.heads)
 
-    def _sampled(
-        self,
-        x: Any,
-        axes: str,
-        inputs: Any,
-        sample: bool | None,
-        generator: Generator | None,
-        reset: Any = None,
-    ) -> tuple[CellSpec, Any]:
+    def _sampled(self, x: Any, axes: str, drawing: Drawing) -> tuple[CellSpec, Any]:
         """Return the cell that a call on x with such axes runs, and its inputs with those drawn."""
+        inputs, sample, generator, _ = drawing
         sample = self.training if sample is None else sample
         if not isinstance(x, Tensor) or x.ndim != len(axes) + 1:
             return self.cell, inputs  # the checks say what is wrong
@@ -64,8 +56,7 @@ class Given(Weighted):
         cell = cell_of_call(self.cell, inputs, sample)
         if sample and "T" not in axes:
             check_step(cell, inputs)
-        drawing = Drawing(inputs, sample, generator, reset)
-        return cell, self._with_draws(cell, x, axes, drawing)
+        return cell, self._with_draws(cell, x, axes, drawing._replace(sample=sample))
 
     def _with_draws(self, cell: CellSpec, x: Tensor, axes: str, drawing: Drawing) -> Any:
         """Return inputs with those that the call draws; `axes` are as in `_sampled`."""

@@ -197,14 +197,13 @@ class Weighted(nn.Module):
     def _remember(self) -> None:
         """Take plain values from the cell, which torch.compile traces more easily."""
         self._known_calls = KnownCalls()
-        self._state_names = [s.name for s in self.cell.states]
         self._draws, self._mean = bool(self.cell.drawn), self.cell.mean()
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
         self._projection = projection_of(self.cell, self.proj_size, dim)
-        width = self.heads * self.proj_size or self.hidden_size
         # The features of each state.
-        self._widths = [width, *[self.hidden_size] * (len(self._state_names) - 1)]
+        self._widths = {state.name: self.hidden_size for state in self.cell.states}
+        self._widths[self.cell.states[0].name] = self.heads * self.proj_size or self.hidden_size
         self._form = RowsForm(self.heads, dim)
         self._weights = [
             weights_of_layer(
@@ -229,7 +228,7 @@ class Weighted(nn.Module):
     @property
     def _features(self) -> int:
         """Number of features of the output of a layer."""
-        return self._widths[0] * (2 if self.bidirectional else 1)
+        return next(iter(self._widths.values())) * (2 if self.bidirectional else 1)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

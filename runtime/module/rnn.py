@@ -13,11 +13,11 @@ from torch.fx import Proxy
 
 from ...cellspec.cell import CellSpec
 from ..call.call import Tensors
-from ..call.ragged import Ragged
 from ..call.settings import states_asked
 from ..call.tensors import States
 from ..check.module import states_from
 from ..grad.node import run_ready
+from ..run.draws import Drawing
 from ..run.known_calls import of_means
 from ..run.leaf import as_leaf
 from ..run.projected.layers import scan_projected
@@ -164,11 +164,12 @@ class RNN(Steps):
             named |= {"all_states": every, "sample": sample, "generator": generator}
             return as_leaf(self, x, states, hx=hx, **named)
         bare = hx is not None or isinstance(states, Tensor)
-        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
+        given: Any = states_from(states, hx, len(self._widths)) if bare else states
         axes, cell = "BT" if self.batch_first else "TB", self.cell
         if self._draws or sample is not None or generator is not None:
             axes = "T" if isinstance(x, Tensor) and x.ndim == 2 else axes
-            cell, inputs = self._sampled(x, axes, inputs, sample, generator, reset)
+            drawing = Drawing(inputs, sample, generator, reset)
+            cell, inputs = self._sampled(x, axes, drawing)
         plain = inputs is None and not cell.inputs
         more = tuple if plain else partial(self._unweighted, cell, inputs, x, axes)
         kind = of_means("all states" if all_states else "sequence", cell is not self.cell)
@@ -186,28 +187,23 @@ class RNN(Steps):
                 given = None if given is None else [state.unsqueeze(1) for state in given]
             elif swapped:
                 x = x.transpose(0, 1)
-            found, last = self._run(x, given, all_states, ragged, unweighted, cell)
+            tensors = Tensors(x, tuple(given or ()), (), ragged, unweighted)
+            found, last = self._run(tensors, all_states, cell)
         if single:
             found, last = [s.squeeze(1) for s in found], tuple([s.squeeze(1) for s in last])
         elif swapped:
             found = [state.transpose(0, 1) for state in found]
         if all_states:
-            return found[0], last, dict(zip(self._state_names, found, strict=True))
+            return found[0], last, dict(zip(self._widths, found, strict=True))
         return found[0], last
 
-    def _run(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        every: bool,
-        ragged: Ragged | None,
-        unweighted: Sequence[Tensor],
-        cell: CellSpec,
-    ) -> tuple[list[Tensor], States]:
-        """Run all layers, time first, batched; `cell` is that of the module, or its mean."""
+    def _run(self, given: Tensors, every: bool, cell: CellSpec) -> tuple[list[Tensor], States]:
+        """Run all layers, time first, batched; `cell` is that of the module, or its mean.
+
+        The tensors are all but the weights.
+        """
         settings, projection = self._settings(self.training, cell), self._projected(cell)
-        given, weights = tuple(states or ()), self._weights_on(x.device)
-        tensors = Tensors(x, given, weights, ragged, tuple(unweighted))
+        x, tensors = given.x, given._replace(weights=self._weights_on(given.x.device))
         if projection is not None:
             return scan_projected(settings, projection, tensors, every)
         kind = of_means("all states" if every else "sequence", cell is not self.cell)

@@ -17,6 +17,7 @@ from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..grad.layers.forward import forward_layers
+from ..run.draws import Drawing
 from ..run.route import direct_call, direct_step, input_of_step
 from ..targets.registry import TARGETS
 from .watched import Watched
@@ -71,7 +72,7 @@ class Stepper:
         with torch.inference_mode(False), torch.no_grad():
             self._initial = [
                 new(rnn.num_layers, batch, width).fill_(state.init)
-                for width, state in zip(rnn._widths, rnn.cell.states, strict=True)
+                for width, state in zip(rnn._widths.values(), rnn.cell.states, strict=True)
             ]
             for own, given in zip(self._initial, states or (), strict=False):
                 own.copy_(given)
@@ -79,7 +80,7 @@ class Stepper:
             self._sets = [[own.clone() for own in self._initial] for _ in range(2)]
             self._now = 0
             self._x = new(self._shape).zero_()
-            self._y = new(batch, rnn._widths[0])
+            self._y = new(batch, rnn._features)
             names = [named.attribute for named in rnn._in_order if named is not None]
             self._watched = Watched(rnn, names)
             self._replays = self._captured(len(names))
@@ -146,10 +147,11 @@ class Stepper:
         with torch.no_grad(), without_autocast(self._device.type):
             rnn, cell = self._rnn, self._rnn.cell
             if rnn._draws:
-                cell, inputs = rnn._sampled(x, "B", inputs, False, None)
+                cell, inputs = rnn._sampled(x, "B", Drawing(inputs, False, None))
             plain = inputs is None and not cell.inputs
             unweighted = () if plain else rnn._unweighted(cell, inputs, x, "B")
-            y, last = rnn._step(x.detach(), states, False, unweighted, cell)
+            given = Tensors(x.detach(), tuple(states), (), None, unweighted)
+            y, last = rnn._step(given, False, cell)
             for own, new in zip((self._y, *states), (y, *last), strict=True):
                 own.copy_(new)
 
@@ -217,12 +219,12 @@ class Stepper:
                 f"those of {self._rnn.cell.name}: {', '.join(names)}",
                 "what Stepper.state_dict() of the same cell gave",
             )
-        pairs = list(zip(names, self.states, strict=True))
+        pairs, axes = list(zip(names, self.states, strict=True)), "(num_layers, B, hidden_size)"
         for name, own in pairs:
             shape = tuple(own.shape)
             found = state_dict[name]
             other = own.to(found.device) if isinstance(found, Tensor) else own
-            check_like(f"state_dict[{name!r}]", found, shape, f"{shape}", "the stepper", other)
+            check_like(f"state_dict[{name!r}]", found, shape, axes, "the stepper", other)
         with torch.no_grad():
             for name, own in pairs:
                 own.copy_(state_dict[name])

@@ -13,6 +13,7 @@ from ..call.call import Tensors
 from ..call.tensors import States
 from ..check.module import check_input, one_direction_error, states_from
 from ..grad.node import run_ready
+from ..run.draws import Drawing
 from ..run.known_calls import of_means
 from ..run.projected.layers import scan_projected
 from ..run.ragged import reset_of_step
@@ -76,13 +77,13 @@ class Steps(Given):
             torch.Size([2, 8])
         """
         bare = hx is not None or isinstance(states, Tensor)
-        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
+        given: Any = states_from(states, hx, len(self._widths)) if bare else states
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
         cell = self.cell
         if self._draws or sample is not None or generator is not None:
             axes = "B" if isinstance(x, Tensor) and x.ndim == 2 else ""
-            cell, inputs = self._sampled(x, axes, inputs, sample, generator)
+            cell, inputs = self._sampled(x, axes, Drawing(inputs, sample, generator))
         plain = inputs is None and not cell.inputs
         kind, one = of_means("step", cell is not self.cell), input_of_step(cell, x)
         known = self._known_calls.find_call(kind, cast("RNN", self), one, given) if plain else None
@@ -96,23 +97,25 @@ class Steps(Given):
             self._check_states(given, tuple(x.shape[:-1]), x)
         axes = "B" if x.ndim == 2 else ""
         unweighted = () if plain else self._unweighted(cell, inputs, x, axes)
+        tensors = Tensors(x, tuple(given or ()), (), None, unweighted)
         if x.ndim == 1:
-            given = None if given is None else [s.unsqueeze(1) for s in given]
-            y, last = self._step(x.unsqueeze(0), given, self.training, unweighted, cell)
+            rows = tuple([state.unsqueeze(1) for state in tensors.states])
+            tensors = tensors._replace(x=x.unsqueeze(0), states=rows)
+            y, last = self._step(tensors, self.training, cell)
             return y[0], tuple(s.squeeze(1) for s in last)
-        return self._step(x, given, self.training, unweighted, cell)
+        return self._step(tensors, self.training, cell)
 
     def _after_reset(
         self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
     ) -> list[Tensor]:
         """Return the states before a step, after its resets."""
         check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
-        sizes = self.num_layers, self._widths
-        ragged = reset_of_step(self._state_names, sizes, x, reset, reset_to)
+        ragged = reset_of_step(self.num_layers, self._widths, x, reset, reset_to)
         inits = [state.init for state in self.cell.states]
         if states is None:
-            outer, own = (self.num_layers, *x.shape[:-1]), zip(self._widths, inits, strict=True)
-            states = [x.new_full((*outer, width), init) for width, init in own]
+            outer, own = (self.num_layers, *x.shape[:-1]), self._widths.values()
+            pairs = zip(own, inits, strict=True)
+            states = [x.new_full((*outer, width), init) for width, init in pairs]
         else:
             self._check_states(states, tuple(x.shape[:-1]), x)
         return ragged.selected(states, inits)
@@ -148,26 +151,19 @@ class Steps(Given):
             >>> y.shape
             torch.Size([3, 8])
         """
-        given = states_from(states, hx, len(self._state_names))
+        given = states_from(states, hx, len(self._widths))
         return Stepper(cast("RNN", self), batch_size, given)
 
-    def _step(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor] | None,
-        training: bool,
-        unweighted: Sequence[Tensor],
-        cell: CellSpec,
-    ) -> tuple[Tensor, States]:
-        """Run all layers over one step, batched; `cell` is that of the module, or its mean."""
-        settings, weights = self._settings(training, cell), self._weights_on(x.device)
-        tensors = Tensors(x, tuple(states or ()), weights, None, tuple(unweighted))
-        own = self._projected(cell)
+    def _step(self, given: Tensors, training: bool, cell: CellSpec) -> tuple[Tensor, States]:
+        """Run all layers over one step, batched; arguments are as in `RNN._run`."""
+        x, settings, own = given.x, self._settings(training, cell), self._projected(cell)
+        weights = self._weights_on(x.device)
         if own is not None:
-            (y,), last = scan_projected(settings, own, tensors._replace(x=x.unsqueeze(0)))
+            tensors = given._replace(x=x.unsqueeze(0), weights=weights)
+            (y,), last = scan_projected(settings, own, tensors)
             return y[0], last
         remember = None
         if training == self.training:
             kind, x = of_means("step", cell is not self.cell), input_of_step(cell, x)
             remember = partial(self._known_calls.remember_call, kind, cast("RNN", self), x)
-        return run_step(settings, tensors._replace(x=x), remember)
+        return run_step(settings, given._replace(x=x, weights=weights), remember)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import TensorError
-from ..call.marks import outside_of_graphs
+from ..call.marks import constant_in_graphs, outside_of_graphs
+from ..call.plain import all_plain, is_transformed, is_watched
+from ..process.caller import warn_once
+from ..targets.registry import TARGETS, compiler_error, target_name, without_kernels
 
 if TYPE_CHECKING:
     from .base import OnKernels
     from .sequences import Sequences
-from collections.abc import Sequence
-
-from ..call.marks import constant_in_graphs
-from ..call.plain import all_plain, is_transformed, is_watched
-from ..process.caller import warn_once
-from ..targets.registry import TARGETS, compiler_error, target_name, without_kernels
 
 # What autocast casts to the dtype of a call.
 _CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))

@@ -47,8 +47,7 @@ def run_projected(
     settings: Settings, x: Tensor, states: Sequence[Tensor] | None, weights: SomeTensors
 ) -> tuple[Tensor, States]:
     """Run all layers on the kernels, time first, batched."""
-    sizes, lasts = (1, settings.both, 1, settings.dim, 0.0), list[States]()
-    one = Settings(settings.cell, *sizes, settings.backend, settings.choice, form=settings.form)
+    one, lasts = settings._replace(layers=1, dropout=0.0), list[States]()
     directions, every = 2 if settings.both else 1, parts_of(weights, PARAMETERS)
     for layer in range(settings.layers):
         if layer and settings.dropout:

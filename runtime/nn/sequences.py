@@ -109,9 +109,9 @@ class Sequences(OnKernels):
         if self.proj_size:
             y, last = run_projected(settings, x, states, weights)
         else:
-            names = [state.name for state in settings.cell.states]
-            sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
-            ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
+            widths = {state.name: self.hidden_size for state in settings.cell.states}
+            parts = self.num_layers * len(settings.choices)
+            ragged = ragged_of(parts, widths, input, self.batch_first, masks)
             remember = None
             if not torch.compiler.is_compiling():
                 remember = partial(self._known_calls.remember_call, "sequence", self, x)

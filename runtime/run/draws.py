@@ -31,21 +31,23 @@ class Drawing(NamedTuple):
 
     Attributes:
         inputs: what is passed, by name; None for nothing.
-        sample: whether the rest is drawn; else each is a single number, its mean.
+        sample: whether the rest is drawn; else each is a single number, its mean. None for what
+            a module does in training, or outside of it.
         generator: of the draws; None for torch's own.
         reset: where rows start anew, in the layout of the call; None for none.
     """
 
     inputs: Any
-    sample: bool
+    sample: bool | None
     generator: Generator | None
     reset: Any = None
 
 
 class Undrawn(NamedTuple):
-    """Input that a call draws once it knows which part of it this rank has.
+    """Input that a call draws.
 
-    It takes the place of a tensor in the argument `inputs`.
+    In the argument `inputs` it takes the place of a tensor, until the call knows which part of it
+    this rank has.
     """
 
     draw: Draw
@@ -61,7 +63,7 @@ class Sizes(NamedTuple):
     dim: int
 
 
-def cell_of_call(cell: CellSpec, inputs: Any, sample: bool) -> CellSpec:
+def cell_of_call(cell: CellSpec, inputs: Any, sample: bool | None) -> CellSpec:
     """Return the cell that a call runs: its mean where nothing is drawn, and no draw is passed."""
     if sample or not cell.drawn:
         return cell
@@ -93,8 +95,8 @@ def with_draws(
     constants, added = cell.constant_values, dict(inputs or {})
     for name, draw in missing.items():
         if sample:
-            numbers = draw.numbers(constants)
-            found = drawn(draw, numbers, like, shape, partial(fill, generator), reset)
+            undrawn = Undrawn(draw, draw.numbers(constants), generator)
+            found = drawn(undrawn, like, shape, partial(fill, generator), reset)
         else:
             found = like.new_full((1,) * 5, draw.mean(constants))
         added[name] = as_given(found)
@@ -163,12 +165,7 @@ def with_draws_of_scan(
 
 
 def drawn(
-    draw: Draw,
-    numbers: Sequence[float],
-    like: Tensor,
-    shape: tuple[int, int, int, int, int],
-    fill: Fill,
-    reset: Any,
+    undrawn: Undrawn, like: Tensor, shape: tuple[int, int, int, int, int], fill: Fill, reset: Any
 ) -> Tensor:
     """Draw an input of a cell.
 
@@ -177,7 +174,7 @@ def drawn(
     part of the row begins. So nothing waits for a GPU. `fill` takes the numbers of the
     distribution's arguments. All else is as in `with_draws`.
     """
-    parts, steps, batch, *plane = shape
+    (draw, numbers, _), (parts, steps, batch, *plane) = undrawn, shape
     once = draw.per == "sequence"
     if not isinstance(reset, Tensor) or reset.shape != (steps, batch) or reset.dtype != torch.bool:
         reset = None  # what is wrong with it, the checks of the call say

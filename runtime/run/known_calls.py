@@ -39,7 +39,7 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         if ragged.starts is not None and ragged.lengths is not None:
             fill = fill_of(len(x), len(ragged.starts) - 1, len(ragged.lengths))
         settings = settings._replace(choice=settings.choice._replace(fill=fill))
-    elif _is_one_step(settings, tensors, asked) and target.runs_one_step(settings.choice):
+    elif target.takes_steps and _is_one_step(settings, tensors, asked):
         asked = asked._replace(single=True)
     tf32 = target.rounds(x.dtype, settings.choice.precision)
     target.begin(x.dtype, x.device.index)
@@ -63,12 +63,16 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
-    """Return True if a sequence of one step may run by kernels for single steps."""
+    """Return True if a sequence of one step may run by kernels for single steps, in less time.
+
+    Another variant or save than those by default asks for kernels of sequences.
+    """
     if asked.takes_wx or asked.all_states or len(tensors.x) != 1 or tensors.x.ndim != 3:
         return False
-    dropout = settings.dropout and settings.layers > 1
-    staged = settings.cell.has_stages
-    return not (settings.both or dropout or staged or tensors.unweighted)
+    dropout, choice = settings.dropout and settings.layers > 1, settings.choice
+    if settings.both or dropout or settings.cell.has_stages or tensors.unweighted:
+        return False
+    return choice.variant == "auto" and choice.save == "gates"
 
 
 # "sequence" and "all states" take x (T, B, input), "packed" (total, input), "step" (B, input).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -63,9 +62,8 @@ def run_operator(
         settings, tensors = settings._replace(form=OWN), tensors._replace(weights=weights)
         mapped = any(weight is not None and is_mapped(weight) for weight in weights)
         if mapped and not asked.takes_wx:
-            scan = partial(_scan, settings, name, tensors, asked, keep)
             with without_autocast(x.device.type):
-                return run_by_layer(settings, tensors, asked, scan)
+                return _run_by_layer(settings, name, tensors, asked, keep)
     if len(states) == 0 and exported:
         # torch's library for graphs compiled ahead of time hands on an empty list as None.
         outer = (x.shape[0], heads, dim)
@@ -104,32 +102,28 @@ def run_operator(
     return results[:sequences], tuple(results[sequences : sequences + states_of_cell])
 
 
-def _scan(
-    settings: Settings,
-    name: str,
-    tensors: Tensors,
-    asked: Asked,
-    keep: bool,
-    choice: Choice,
-    index: int,
-    wx: Tensor,
-    first: States,
-    weights: tuple[Any, ...],
-) -> tuple[States, States]:
-    """Run a direction of a layer of a call of all layers, as a `Scan`."""
-    *own, params = weights
-    _, states, _, ragged, unweighted, _ = tensors
-    if ragged is not None and ragged.reset_to is not None:
-        values = [value[index : index + 1] for value in ragged.reset_to]
-        ragged = ragged._replace(reset_to=values)
-    given = first if len(states) else ()
-    inputs = inputs_at(unweighted, index)
-    of_one = Tensors(wx, given, (None, *own, *params), ragged, inputs)
-    last = index // len(settings.choices) == settings.layers - 1
-    more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
-    one = one_direction(settings, settings.cell, choice)
-    over_time, after = run_operator(one, name, of_one, more, keep)
-    return tuple([state.transpose(0, 1) for state in over_time]), after
+def _run_by_layer(
+    settings: Settings, name: str, tensors: Tensors, asked: Asked, keep: bool
+) -> tuple[list[Tensor], States]:
+    """Run each direction of each layer by the operator; arguments are as in `run_operator`."""
+
+    def scan(
+        choice: Choice, index: int, wx: Tensor, first: States, weights: tuple[Any, ...]
+    ) -> tuple[States, States]:
+        *own, params = weights
+        ragged, inputs = tensors.ragged, inputs_at(tensors.unweighted, index)
+        if ragged is not None and ragged.reset_to is not None:
+            values = [value[index : index + 1] for value in ragged.reset_to]
+            ragged = ragged._replace(reset_to=values)
+        given = first if len(tensors.states) else ()
+        of_one = Tensors(wx, given, (None, *own, *params), ragged, inputs)
+        last = index // len(settings.choices) == settings.layers - 1
+        more = asked._replace(takes_wx=True, all_states=asked.all_states and last)
+        one = one_direction(settings, settings.cell, choice)
+        over_time, after = run_operator(one, name, of_one, more, keep)
+        return tuple([state.transpose(0, 1) for state in over_time]), after
+
+    return run_by_layer(settings, tensors, asked, scan)
 
 
 @constant_in_graphs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -15,26 +15,23 @@ from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import check_kind_of_input, check_names_of_inputs, spreads_over
 from .draws import Sizes, Undrawn
 
+# The features of each state, by its name.
+Widths = Mapping[str, int]
+
 
 def ragged_of(
-    names: Sequence[str],
-    sizes: tuple[int, Sequence[int]],
-    x: Tensor,
-    batch_first: bool,
-    lengths: Any,
-    reset: Any,
-    reset_to: Any,
+    parts: int, widths: Widths, x: Tensor, batch_first: bool, masks: tuple[Any, Any, Any]
 ) -> Ragged | None:
     """Return the lengths and resets of a module's call over time, checked; None without any.
 
-    `sizes` are layers times directions, and the features of each state. x is as the caller gives
-    it, checked, `lengths` are (B,), or () for one sequence, and `reset` is in x's layout without
-    its last axis. `reset_to` is (layers * directions, hidden) for each state, the same with B or,
-    of what is stored for each step, with x's first axes in between.
+    `parts` are layers times directions, x is as the caller gives it, checked, and `masks` are
+    lengths, resets and reset values. `lengths` are (B,), or () for one sequence, and `reset` is in
+    x's layout without its last axis. `reset_to` is (layers * directions, hidden) for each state,
+    the same with B or, of what is stored for each step, with x's first axes in between.
     """
+    lengths, reset, reset_to = masks
     if lengths is None and reset is None and reset_to is None:
         return None
-    parts, widths = sizes
     outer, single = tuple(x.shape[:-1]), x.ndim == 2
     batch, steps = (1, *outer) if single else outer if batch_first else outer[::-1]
     if lengths is not None:
@@ -52,7 +49,7 @@ def ragged_of(
             shapes["L, B"] = parts, batch
         over_time = "T" if single else "B, T" if batch_first else "T, B"
         shapes[f"L, {over_time}"] = (parts, *outer)
-        _check_values(names, reset_to, shapes, widths, x)
+        _check_values(widths, reset_to, shapes, x)
         if single:
             reset_to = [v.unsqueeze(2) if v.ndim == 3 else v for v in reset_to]
         elif batch_first:
@@ -60,40 +57,29 @@ def ragged_of(
     return Ragged(lengths, reset, reset_to)
 
 
-def reset_of_step(
-    names: Sequence[str],
-    sizes: tuple[int, Sequence[int]],
-    x: Tensor,
-    reset: Any,
-    reset_to: Any,
-) -> Ragged:
+def reset_of_step(layers: int, widths: Widths, x: Tensor, reset: Any, reset_to: Any) -> Ragged:
     """Return the resets before a single step, checked; raise a `TensorError` if one does not fit.
 
-    `sizes` are layers, and the features of each state. x is (B, input) and `reset` (B,), or (input)
-    and () for one sequence. `reset_to` is (layers, hidden) or (layers, B, hidden) for each state.
+    x is (B, input) and `reset` (B,), or (input) and () for one sequence. `reset_to` is
+    (layers, hidden) or (layers, B, hidden) for each state.
     """
-    layers, widths = sizes
     outer = tuple(x.shape[:-1])
     if reset is None:
         raise no_reset_error()
     check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
     if reset_to is not None:
         shapes = {"L": (layers,)} | ({"L, B": (layers, *outer)} if outer else {})
-        _check_values(names, reset_to, shapes, widths, x)
+        _check_values(widths, reset_to, shapes, x)
     return Ragged(None, reset, reset_to)
 
 
 def _check_values(
-    names: Sequence[str],
-    values: Any,
-    outer: Mapping[str, tuple[int, ...]],
-    widths: Sequence[int],
-    x: Tensor,
+    widths: Widths, values: Any, outer: Mapping[str, tuple[int, ...]], x: Tensor
 ) -> None:
     """Check reset values of one of the shapes `outer`, by the names of axes, with features last."""
-    check_count(values, names, "reset_to")
+    check_count(values, list(widths), "reset_to")
     axes = ", ".join(f"({own}, features)" for own in outer) + " with L = layers * directions"
-    for name, value, width in zip(names, values, widths, strict=True):
+    for (name, width), value in zip(widths.items(), values, strict=True):
         shapes = [(*shape, width) for shape in outer.values()]
         check_reset_value(f"reset_to[{name}]", value, shapes, axes, x)
 

@@ -36,7 +36,7 @@ class Target(ABC):
         reads_by_address: whether R, b and R_diag of one head may have any shape, those of several
             heads any strides.
         takes_steps: whether it has kernels for a single step: `step` and `step_backward`. They run
-            a sequence of one step too. Others run a step as such a sequence.
+            sequences of one step too; other targets run a step as a sequence of one.
         variants_of_wx: those of cells without R whose backward reads wx.
         at_once: whether it may run the layers of a call at the same time: `forward_layers` and
             `backward_layers`.
@@ -227,14 +227,6 @@ class Target(ABC):
         `finish` takes the gradients of a layer, by its number.
         """
         return False
-
-    def runs_one_step(self, choice: Choice) -> bool:
-        """Return whether a sequence of one step runs as a step, with the bits of `step`.
-
-        Args:
-            choice: the caller's. Another variant or save asks for kernels of sequences.
-        """
-        return self.takes_steps and choice.variant == "auto" and choice.save == "gates"
 
     def step(self, call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:
         """Run all layers of a module over one step, without dropout.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -167,7 +167,7 @@ def _results(layer: Any, x: Tensor, batch: int, single: bool, every: bool) -> An
     """Return results of a layer without values."""
     parts, rows, outer = 2 if layer.bidirectional else 1, () if single else (batch,), x.shape[:-1]
 
-    def last(sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    def last(sizes: Iterable[int]) -> tuple[Tensor, ...]:
         return tuple([x.new_empty(layer.num_layers * parts, *rows, n) for n in sizes])
 
     if isinstance(layer, Sequences):
@@ -177,12 +177,12 @@ def _results(layer: Any, x: Tensor, batch: int, single: bool, every: bool) -> An
         return x.new_empty(*outer, width * parts), layer._hx_of(states)
     sharded = getattr(getattr(layer, "_options", None), "output_layouts", None)
     split = sharded is not None and sharded.is_shard()
-    whole = layer.heads * layer.proj_size or layer.hidden_size
-    y = x.new_empty(*outer, (layer._widths[0] if split else whole) * parts)
+    whole, widths = layer.heads * layer.proj_size or layer.hidden_size, layer._widths
+    y = x.new_empty(*outer, layer._features if split else whole * parts)
     if not every:
-        return y, last(layer._widths)
-    names = zip(layer._state_names, layer._widths, strict=True)
-    return y, last(layer._widths), {name: x.new_empty(*outer, n * parts) for name, n in names}
+        return y, last(widths.values())
+    over_time = {name: x.new_empty(*outer, n * parts) for name, n in widths.items()}
+    return y, last(widths.values()), over_time
 
 
 def settings_of(layer: Any) -> Settings | None:

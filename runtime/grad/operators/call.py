@@ -71,15 +71,9 @@ def _forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> list[T
     return found if kept is None else [*found, *beside_results(call, kept.runs)]
 
 
-def _call_backward(
-    gradients: SomeTensors,
-    tensors: Sequence[Tensor],
-    results: Sequence[Tensor],
-    needs: Sequence[bool],
-    text: str,
-) -> list[Tensor]:
+def _call_backward(*arguments: Any) -> list[Tensor]:
     """Return the gradients of `plain_backward`, contiguous, each in memory of its own."""
-    return plain_backward(gradients, tensors, results, needs, text, _by_themselves)
+    return plain_backward(*arguments, finish=_by_themselves)
 
 
 def plain_backward(
@@ -88,6 +82,7 @@ def plain_backward(
     results: Sequence[Tensor],
     needs: Sequence[bool],
     text: str,
+    *,
     finish: Callable[[Sequence[Tensor]], list[Tensor]] = list,
 ) -> list[Tensor]:
     """Return the gradients of those flat tensors that `needs` says, by kernels, as `finish` does.
@@ -181,10 +176,9 @@ def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def read_by_backward(
-    tensors: Sequence[Tensor], text: str, output: Sequence[Tensor]
-) -> tuple[str, int, list[Tensor], list[Tensor]]:
-    """Return the text, the number of results, the tensors and the results that a backward reads."""
+def set_up(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+    """Save what the backward of `rnnc::call` needs: the first tensors of the call, then results."""
+    tensors, text = inputs
     written = read_call(text)
     if not written.keep:
         raise BackwardError(
@@ -196,16 +190,9 @@ def read_by_backward(
     call = _call_of(written, tensors[0])
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
         text = write_call(written.with_precision(call.tf32))
-    kept = [*output[: call.sequences], *output[call.results :]]
-    return text, call.results, list(tensors[forgets_wx(call) :]), kept
-
-
-def _set_up(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    """Save what the backward of `rnnc::call` needs."""
-    tensors, text = inputs
-    ctx.text, ctx.results, read, kept = read_by_backward(tensors, text, output)
-    saved = [*read, *kept]
-    ctx.first, ctx.device = len(read), tensors[0].device
+    read = tensors[forgets_wx(call) :]
+    saved = [*read, *output[: call.sequences], *output[call.results :]]
+    ctx.text, ctx.results, ctx.first, ctx.device = text, call.results, len(read), tensors[0].device
     # A tracer, or the type of a tensor that treats operators itself, answers for its own tensors.
     own = is_watched() or any(treats_itself(tensor) for tensor in saved)
     ctx.kinds = None if own else [(tensor.shape, tensor.dtype) for tensor in saved]
@@ -240,17 +227,17 @@ def _register(
     op: Any,
     kernel: Callable[..., list[Tensor]],
     backward: Callable[..., Any],
-    set_up: Callable[..., None] | None = None,
+    save: Callable[..., None] | None = None,
 ) -> None:
     """Register the kernel of an operator, and its gradient as `torch.library.register_autograd`.
 
     A compiled graph computes gradients by operators of its own, so autograd has nothing to record
     there. Then the `kernel` is called without another round through the dispatcher, which converts
-    all arguments twice. `set_up` saves what `backward` needs.
+    all arguments twice. `save` saves what `backward` needs.
     """
     for device in OPERATOR_TARGETS:
         _LIBRARY.impl(op, never_traced(kernel), device.upper())
-    recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, set_up))
+    recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, save))
 
     @never_traced
     def run(keys: Any, *arguments: Any) -> Any:
@@ -263,7 +250,7 @@ def _register(
 
 
 call_op, call_backward_op = torch.ops.rnnc.call.default, torch.ops.rnnc.call_backward.default
-_register(call_op, _call, _differentiate, _set_up)
+_register(call_op, _call, _differentiate, set_up)
 _register(call_backward_op, _call_backward, refuse_second)
 torch.library.register_fake("rnnc::call", fake_call, lib=_LIBRARY)
 torch.library.register_fake("rnnc::call_backward", fake_call_backward, lib=_LIBRARY)

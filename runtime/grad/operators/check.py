@@ -162,5 +162,5 @@ def _check_weights(call: Call, tensors: Tensors) -> None:
         features = x.shape[-1] if i < len(call.directions) else call.features
         wanted = (gates, call.heads, call.dim, features)
         if gates and not call.takes_wx:
-            check_like(f"W of {i}", own.W, wanted, f"{wanted}, (Gx, N, D, input)", "x", x)
+            check_like(f"W of {i}", own.W, wanted, "(Gx, N, D, input)", "x", x)
             check_memory(f"W of {i}", own.W) if own.W is not None else None
