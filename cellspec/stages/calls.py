@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import CodeType
 
 from ..declare import Declaration, Gate, Input, State
 from ..expression.node import Node, ordered, symbol
-from ..tracing.place import place_of_caller
+from ..tracing.place import place_of_argument, place_of_caller
 from . import refuse
 from .nodes import gate_call
 
@@ -22,12 +23,13 @@ class Calls:
         repeats: how many loops the run is inside of.
     """
 
-    def __init__(self, declared: Mapping[str, Declaration]) -> None:
+    def __init__(self, declared: Mapping[str, Declaration], code: CodeType) -> None:
         self.declared = declared
         self.sources: dict[str, str] = {}
         self.repeats = 0
         self._called: dict[str, str] = {}  # the line of each call
         self._read: dict[str, str] = {}
+        self._code = code
 
     def gate(self, node: Node) -> Gate | None:
         """The gate that a node is the symbol of, if it is one."""
@@ -46,9 +48,9 @@ class Calls:
         """
         line = place_of_caller()
         if gate.source:
-            raise refuse.called_with_source(gate)
+            raise refuse.called_with_source(gate, line, self._place_of(gate))
         if not gate.recurrent:
-            raise refuse.called_without_weights(gate)
+            raise refuse.called_without_weights(gate, line, self._place_of(gate))
         if self.repeats:
             raise refuse.in_repeat(f"{gate.name}({argument})")
         if gate.name in self._called:
@@ -78,6 +80,9 @@ class Calls:
         if gate.name not in self._read:
             self._read[gate.name] = place_of_caller()
 
+    def _place_of(self, gate: Gate) -> str:
+        return place_of_argument(self._code, gate.name)
+
     def _varies(self, node: Node) -> bool:
         if node.op in ("gate", "units"):
             return True
@@ -96,13 +101,14 @@ _running: ContextVar[Calls | None] = ContextVar("calls of gates", default=None)
 
 
 @contextmanager
-def recorded(declared: Mapping[str, Declaration]) -> Iterator[Calls]:
+def recorded(declared: Mapping[str, Declaration], code: CodeType) -> Iterator[Calls]:
     """Record the calls of gates while a cell's function runs.
 
     Args:
         declared: what the cell declares, by name.
+        code: of the function.
     """
-    calls = Calls(declared)
+    calls = Calls(declared, code)
     token = _running.set(calls)
     try:
         yield calls

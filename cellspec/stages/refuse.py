@@ -6,20 +6,23 @@ from ..declare import Gate
 from ..errors import CellError
 
 
-def called_with_source(gate: Gate) -> CellError:
-    """A called gate with `source=`."""
+def called_with_source(gate: Gate, called: str = "", declared: str = "") -> CellError:
+    """A called gate with `source=`; at two lines, where they are known."""
     sources = ", ".join(map(repr, gate.source))
+    call, declaration = _places(called, declared)
     return CellError(
-        f"a call of the gate `{gate.name}`, whose source is {sources}",
+        f"a call of the gate `{gate.name}`{call}, whose source is {sources}{declaration}",
         "one value that its matrix multiplies: a source, or what the gate is called with",
         f"{gate.name}: Gate, without source=",
     )
 
 
-def called_without_weights(gate: Gate) -> CellError:
-    """A called gate with `recurrent=False`."""
+def called_without_weights(gate: Gate, called: str = "", declared: str = "") -> CellError:
+    """A called gate with `recurrent=False`; at two lines, where they are known."""
+    call, declaration = _places(called, declared)
     return CellError(
-        f"a call of the gate `{gate.name}` with recurrent=False, which has no weights to multiply",
+        f"a call of the gate `{gate.name}`{call}, which has no weights to multiply: "
+        f"recurrent=False{declaration}",
         "a gate with a matrix or with diagonal weights",
         f'{gate.name}: Gate, or {gate.name}: Gate = gate(recurrent="diagonal")',
     )
@@ -36,12 +39,16 @@ def called_twice(name: str, first: str = "", second: str = "") -> CellError:
 
 def read_and_called(name: str, read: str = "", called: str = "") -> CellError:
     """A gate that is used as a value and is called; at two lines, where they are known."""
-    value, call = (f" at {read}", f" at {called}") if read else ("", "")
+    value, call = _places(read, called)
     return CellError(
         f"the gate `{name}` used as a value{value} and called{call}",
         "a gate that is called in its only place, or never: a value has the product with a state",
         f"y = {name}(…), and y in both places",
     )
+
+
+def _places(*lines: str) -> tuple[str, ...]:
+    return tuple(f" at {line}" if line else "" for line in lines)
 
 
 def fixed_argument(name: str, argument: str) -> CellError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import linecache
 import sys
+import textwrap
 import traceback
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 _HERE = Path(__file__).parents[1]
 
@@ -23,6 +26,22 @@ def place_of_caller() -> str:
     """The line outside this package that called it."""
     frame = _caller()
     return place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def place_of_argument(code: CodeType, name: str) -> str:
+    """The line of a function's signature that declares an argument.
+
+    Args:
+        code: of the function. Where its file is not there, its first line stands for all.
+        name: of the argument.
+    """
+    first = code.co_firstlineno
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError):
+        return place(code.co_filename, first)
+    lines = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.arg) and n.arg == name]
+    return place(code.co_filename, first + (lines[0] if lines else 1) - 1)
 
 
 def _caller() -> FrameType:

@@ -68,7 +68,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         states = [d.name for d in declarations if isinstance(d, State)]
         declared = {d.name: d for d in declarations}
-        with watched(code) as variables, recorded(declared) as calls:
+        with watched(code) as variables, recorded(declared, code) as calls:
             returned = _run(function, tracers, by_name, states)
             updates = tuple(_update(value, function.__name__) for value in returned)
         canonical = canonical_nodes(updates)

@@ -56,6 +56,7 @@ def run_block(block: Block, page: str, names: dict[str, Any]) -> str | None:
         return run_python(block, page, names)
     if block.kind == "python raises":
         # The last statement of the block is at fault; the page shows the error below it.
+        Path("my_cell.py").write_text(block.text, encoding="utf-8")
         with pytest.raises(rnnc.RnncError) as caught:
             exec(compile(block.text, "my_cell.py", "exec"), names)
         return f"{caught.value}\n"

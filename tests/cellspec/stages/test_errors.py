@@ -39,12 +39,16 @@ def lines_of(text: str, function) -> list[int]:
     return [int(line) - first for line in re.findall(r"test_errors\.py:(\d+)", text)]
 
 
-def test_a_called_gate_with_a_source():
-    def wrong(h: State, n: Gate = gate(source="h")):
+def test_a_called_gate_with_a_source_has_both_lines():
+    def wrong(
+        h: State,
+        n: Gate = gate(source="h"),
+    ):
         return tanh(n(2 * h))
 
     found = error(wrong)
-    assert found.found == "a call of the gate `n`, whose source is 'h'"
+    assert re.fullmatch("a call of the gate `n` at .*, whose source is 'h' at .*", found.found)
+    assert lines_of(found.found, wrong) == [4, 2]
     assert found.write == "n: Gate, without source="
 
     def right(h: State, n: Gate):
@@ -53,12 +57,13 @@ def test_a_called_gate_with_a_source():
     assert rnnc.cell(right).called == ("n",)
 
 
-def test_a_called_gate_without_weights():
+def test_a_called_gate_without_weights_has_both_lines():
     def wrong(h: State, n: Gate = gate(recurrent=False)):
         return tanh(n(2 * h))
 
     found = error(wrong)
-    assert found.found.startswith("a call of the gate `n` with recurrent=False")
+    assert re.fullmatch("a call of the gate `n` at .*, .*: recurrent=False at .*", found.found)
+    assert lines_of(found.found, wrong) == [1, 0]
     assert found.write == 'n: Gate, or n: Gate = gate(recurrent="diagonal")'
 
     def right(h: State, n: Gate = gate(recurrent="diagonal")):

@@ -117,9 +117,15 @@ def test_clusters_whose_warps_share_k(
 
 @pytest.mark.parametrize(
     ("name", "blocks"),
-    [("norm_lstm", 5), pytest.param("gru", 7, marks=slow), pytest.param("deep", 9, marks=slow)],
+    [
+        ("norm_lstm", 5),
+        ("norm_lstm", 8),  # lanes of a row divide the parts of blocks
+        pytest.param("deep", 8, marks=slow),
+        pytest.param("gru", 7, marks=slow),
+        pytest.param("deep", 9, marks=slow),
+    ],
 )
-def test_clusters_of_an_odd_number_of_blocks(
+def test_clusters_by_their_number_of_blocks(
     name, blocks, emulated_blocks, staged_cells, poisoned, monkeypatch
 ):
     monkeypatch.setattr(cluster_problem, "SIZES", (blocks,))

@@ -2,8 +2,9 @@
 //
 // Lanes that share a batch row add their parts by shuffles, and one of them writes the warp's part
 // to shared memory. After a barrier of the block some threads add the parts of its warps, and push
-// the block's part to all blocks. Every thread adds those of all blocks. All of this is in a fixed
-// order, and so every block finds the same numbers.
+// the block's part to all blocks. Lanes that share a row divide the blocks' parts among them, or
+// every thread adds them all. All of this is in a fixed order, and so every block finds the same
+// numbers.
 //
 // The parts of all numbers that a stage needs of a row are one record, which is written, pushed and
 // read in vectors.
@@ -16,7 +17,7 @@
 #include "lib/ptx/cluster.cuh"
 #include "lib/ptx/vec.cuh"
 #include "lib/stages/cluster/exchanges.cuh"
-#include "lib/stages/parts.cuh"
+#include "lib/stages/cluster/shares.cuh"
 
 namespace rnnc {
 
@@ -77,8 +78,9 @@ struct ClusterStatistics {
   // Whether each warp pushes each vector, and each thread with it.
   static constexpr bool kAllPush = warps <= kPieces;
   static constexpr bool kWholePieces = kTurns == 1 && Plan::kCluster * kColumns % 32 == 0;
-  // Lanes of the same rows, which may divide the parts of blocks among them.
+  // Lanes of the same rows, which divide the parts of blocks among them where each gets as many.
   static constexpr int kSharers = 1 << bits_in(lanes), kWriters = 1 << bits_in(kOthers);
+  static constexpr bool kDivides = kWhole && Plan::kCluster % kSharers == 0;
 
   // Addresses in shared memory, of buffer 0. NOTE: pinned, or the compiler would read the thread's
   // index again in each step.
@@ -168,30 +170,29 @@ struct ClusterStatistics {
     __syncthreads();
     push<stage>(from, to, barrier, units_of);
   }
-  // Where this lane's first part of a stage will be. NOTE: kept here, ahead of the wait for it.
+  // Where a stage's part of the first block will be. NOTE: kept here, ahead of the wait for it.
   template <int stage>
   RNNC_MEMBER u32 pushed_at(int buffer) const {
     return launder(pushed_begin + buffer * kBufferBytes +
-                   Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage) +
-                   (divides(stage) ? sharer * part_bytes(stage) : 0));
+                   Plan::kCluster * part_bytes_before(stage) + read_row * record_bytes(stage));
   }
-  // After the exchange: the numbers of each row, from where pushed_at said. Lanes of the same row divide the parts of the
-  // blocks where they are many, and of sums, whose order of addition is the same in all lanes.
+  // After the exchange: the numbers of each row, from where pushed_at said.
   template <int stage, int n>
   RNNC_MEMBER void collect(u32 pushed, real (&numbers)[rows][n]) const {
     for_vectors<stage>([&](auto vector, auto first) {
       constexpr int count = vector_words(stage), wide = rows * record_words(stage) <= 4 ? rows : 1;
-      constexpr bool divided = divides(stage);
-      constexpr int own = divided ? Plan::kCluster / kSharers : Plan::kCluster;
-      const u32 from = pushed + 4 * first;
-      Vec<float, wide * count> read[own][rows / wide];
+      constexpr int own = Plan::kCluster / (kDivides ? kSharers : 1);
+      const auto at = [&](u32 from, int block, int j) -> const char* {
+        return shared_pointer(from + 4 * first + block * part_bytes(stage) +
+                              j * record_bytes(stage));
+      };
+      const u32 from = kDivides ? pushed + sharer * part_bytes(stage) : pushed;
+      Vec<float, wide * count> read[own][rows / wide], of_first[rows / wide];
       repeat<own>([&](int i) {
-        const int block = divided ? i * kSharers : i;
-        repeat<rows / wide>([&](int j) {
-          read[i][j].read(
-              shared_pointer(from + block * part_bytes(stage) + j * record_bytes(stage)));
-        });
+        const int block = kDivides ? i * kSharers : i;
+        repeat<rows / wide>([&](int j) { read[i][j].read(at(from, block, j)); });
       });
+      if (kDivides) repeat<rows / wide>([&](int j) { of_first[j].read(at(pushed, 0, j)); });
       for_statistics_in<stage, vector>([&](auto index) {
         constexpr StageStatistic statistic = kStageStatistics[decltype(index)::value];
         constexpr StatisticKind kind = statistic.kind;
@@ -203,10 +204,14 @@ struct ClusterStatistics {
             found[i] = taken<decltype(index)::value>(read[i][j / wide], first - j % wide * count,
                                                      number);
           });
-          Part all = united<kind>(found);
-          if constexpr (divided) {
-            all = part_of_lanes<kind, lanes, false>(all);
-            all.count = real(Plan::kHeadDim * statistic.count);
+          Part all;
+          if constexpr (kDivides) {
+            all = part_of_shares<kind, lanes>(
+                found, taken<decltype(index)::value>(of_first[j / wide], first - j % wide * count,
+                                                     found[0].count),
+                real(Plan::kHeadDim * statistic.count));
+          } else {
+            all = united<kind>(found);
           }
           set_numbers<kind>(numbers[j] + statistic.to, all);
         });
@@ -255,13 +260,6 @@ struct ClusterStatistics {
       if (bits >> bit & 1) found |= (index >> bit & 1) << place++;
     });
     return found;
-  }
-  RNNC_CONSTEXPR bool divides(int stage) {
-    if (vectors_of(stage) < 2 || Plan::kCluster % kSharers) return false;
-    for (int i = 0; i < Cell::kStageStatistics; ++i) {
-      if (kStageStatistics[i].stage == stage && has_second(kStageStatistics[i].kind)) return false;
-    }
-    return true;
   }
   // body(index) for the statistics of a stage, or of a vector of its record.
   template <int stage, typename Body>
