@@ -73,7 +73,7 @@ def _in_order_of_wx(flat: Tensor, weight: Tensor, multiplies: Multiplier) -> Ten
         return None
     found = multiplies.mm(flat, rows.view(-1, weight.shape[3]).t())
     places = [1 + axes.index(axis) for axis in (1, 2, 0)]
-    return put_in_order(found.view(-1, *rows.shape[:3]).permute(0, *places)).view(len(flat), -1)
+    return put_in_order(found.view(-1, *rows.shape[:3]).permute(0, *places)).flatten(1)
 
 
 def _rows_of(weight: Tensor) -> Tensor:

@@ -56,6 +56,13 @@ def test_what_is_smaller_is_put_in_order(order, steps, heads, copied):
     assert copied == ([] if order == "units" else [results if few else own])
 
 
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize("order", [*ORDERS, "gaps"])
+def test_a_call_of_no_step(order):
+    x = torch.randn(0, 2, FEATURES, dtype=torch.float64)
+    assert inputs.project_at(x, weights(order), False).shape == (2, 0, N, D, G)
+
+
 def operations(rows, dtype=torch.bfloat16, features=FEATURES, order="gates", tf32=False):
     """What a product of so many rows asks of a GPU that is not there."""
     weight = weights(order, dtype=dtype)[..., :features].to("meta")
