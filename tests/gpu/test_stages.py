@@ -65,21 +65,24 @@ def module(cell, backend, dtype, dim, variant=None, **options):
     return rnn.to(dtype).cuda()
 
 
-def found(rnn, low, dim, call):
-    """Results and gradients by name, from values that `low` holds; padding is NaN."""
-    weight, generator = next(rnn.parameters()), torch.Generator().manual_seed(4)
-    device = weight.device
+def found(rnn, low, dim, call, scale=1.0):
+    """Results and gradients by name, from values that `low` holds; padding is NaN.
 
-    def draw(*shape):
-        drawn = torch.randn(shape, dtype=torch.float64, generator=generator)
-        return drawn.to(low).to(device, weight.dtype).requires_grad_()
+    `scale` multiplies x.
+    """
+    rnn.zero_grad()
+    dtype, generator = next(rnn.parameters()).dtype, torch.Generator().manual_seed(4)
 
-    x, parts = draw(T, B, FEATURES), rnn.num_layers * (2 if rnn.bidirectional else 1)
+    def draw(*shape, by=1.0):
+        drawn = by * torch.randn(shape, dtype=torch.float64, generator=generator)
+        return drawn.to(low).to(dtype).cuda().requires_grad_()
+
+    x, parts = draw(T, B, FEATURES, by=scale), rnn.num_layers * (2 if rnn.bidirectional else 1)
     inputs = {given.name: draw(T, B, dim) for given in rnn.cell.inputs}
     first = tuple(draw(parts, B, dim) for _ in rnn.cell.states)
-    given, call = x, {key: value.to(device) for key, value in call.items()}
+    given, call = x, {key: value.cuda() for key, value in call.items()}
     if "lengths" in call:
-        padding = torch.arange(T, device=device)[:, None] >= call["lengths"]
+        padding = torch.arange(T, device="cuda")[:, None] >= call["lengths"]
         given = x.masked_fill(padding[..., None], torch.nan)
     state = first if len(first) > 1 else first[0]
     y, last = rnn(given, state, **({"inputs": inputs} if inputs else {}), **call)
@@ -94,8 +97,8 @@ def found(rnn, low, dim, call):
 def compare(cell, variant, dtype, dim, call, errors_are_small, **options):
     """Kernels against the reference in their dtype, and in float64.
 
-    Where the inputs enlarge roundings, the order in which torch adds decides its error by chance:
-    there its error on the CPU, in another order, counts too.
+    Some inputs enlarge roundings: torch's own error differs five-fold between inputs that differ by
+    0.1 %. Where it seems too small, it is the largest of those at a few such inputs.
     """
     low = module(cell, "reference", dtype, dim, **options)
     exact = module(cell, "reference", torch.float64, dim, **options)
@@ -105,8 +108,11 @@ def compare(cell, variant, dtype, dim, call, errors_are_small, **options):
     try:
         errors_are_small(got, own, truth)
     except AssertionError:
-        on_cpu = found(module(cell, "reference", dtype, dim, **options).cpu(), dtype, dim, call)
-        errors_are_small(got, own, truth, [({n: t.cuda() for n, t in on_cpu.items()}, truth)])
+        alike = [
+            tuple(found(rnn, dtype, dim, call, 1 + place / 1000) for rnn in (low, exact))
+            for place in range(1, 6)
+        ]
+        errors_are_small(got, own, truth, alike)
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
@@ -152,7 +158,6 @@ def test_a_call_has_the_same_bits_again(name, cell, variant, same_bits):
     rnn = module(cell, "cuda", torch.bfloat16, 64, variant)
     calls = []
     for _ in range(4):  # the last are replayed
-        rnn.zero_grad()
         calls.append({n: t.clone() for n, t in found(rnn, torch.bfloat16, 64, MASKS).items()})
     for again in calls[1:]:
         same_bits(again, calls[0])
