@@ -61,9 +61,9 @@ class View(NamedTuple):
 class Running:
     """Run of operations. `stream` is the handle of the current stream.
 
+    Where that one captures a graph, `of` is the stream that will run it.
+
     Attributes:
-        owner: the stream whose lasting memory is used: the current one, also where another one
-            captures a graph that it will run.
         tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants;
             addresses are by slot too.
         beside: the stream of torch beside the current one, while there is one.
@@ -71,17 +71,19 @@ class Running:
         undo: steps to take if the run fails, the last one first.
     """
 
-    __slots__ = ("addresses", "beside", "owner", "spent", "stream", "tensors", "undo")
+    __slots__ = ("_of", "addresses", "beside", "spent", "stream", "tensors", "undo")
     beside: Any
 
     def __init__(self, stream: int, tensors: Any = (), addresses: Any = (), of: Any = None) -> None:
         self.stream, self.tensors, self.addresses = stream, tensors, addresses
-        self.spent, self.beside, self.owner = False, None, stream if of is None else of
+        self.spent, self.beside, self._of = False, None, of
         self.undo: list[Callable[[], None]] = []
 
-    def go_on(self, stream: int) -> None:
-        """Let what follows run on another stream, with lasting memory of its own."""
-        self.stream = self.owner = stream
+    @property
+    def owner(self) -> int:
+        """Stream whose lasting memory is used: the current one, or that which a graph is for."""
+        owner: int = self.stream if self._of is None else self._of
+        return owner
 
     def give_up(self) -> None:
         """Leave the device and the process as if the run had not begun."""

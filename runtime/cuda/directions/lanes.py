@@ -70,7 +70,7 @@ class Unsplit(Op):
 def _go_on(running: Running, stream: Any) -> None:
     """Let what follows run on a stream."""
     torch.cuda.set_stream(stream)
-    running.go_on(stream.cuda_stream)
+    running.stream = stream.cuda_stream
 
 
 def _stream_beside(device: torch.device, stream: int) -> torch.cuda.Stream:

@@ -31,3 +31,5 @@ def test_products_of_both_streams_have_memory_of_their_own(monkeypatch):
     for op in (product, change, product, change, product):
         op(running)
     assert launched == [(1, 100), (2, 200), (1, 100)]
+    product(Running(3, of=one.cuda_stream))
+    assert launched[3:] == [(3, 100)], "a graph uses the memory of the stream that runs it"
