@@ -26,8 +26,11 @@ def forward_of(call: Call, tensors: Tensors) -> tuple[list[Tensor], Kept]:
 
 def inference_of(call: Call, tensors: Tensors) -> list[Tensor]:
     """Return the results of a call that no gradient follows; `tensors` is as in `forward_of`."""
-    whole = not (call.single or call.takes_wx or call.all_states)
-    if whole and call.ragged is None and not call.inputs:
+    if call.single:
+        output, last, _ = TARGETS[call.target].step(call, tensors)
+        return [output, *last]
+    whole = call.ragged is None and not (call.takes_wx or call.all_states or call.inputs)
+    if whole:
         x, states, weights, *_ = tensors
         found = TARGETS[call.target].sequence(call, x, states, weights)
         if found is not None:

@@ -28,11 +28,27 @@ _NOTHING = nullcontext()
 
 
 class Ready(NamedTuple):
-    """Call that kernels run; its tensors, by name and flat, are in the dtype of the call."""
+    """Call that kernels run.
+
+    Its tensors, by name, flat and without None, are in the dtype of the call.
+    """
 
     entry: Entry
     tensors: Tensors
     flat: tuple[Tensor | None, ...]
+    given: list[Tensor]
+
+
+def ready_of(entry: Entry, tensors: Tensors) -> Ready:
+    """Return a call of an entry on tensors that it may run on."""
+    flat = tensors.flat()
+    return Ready(entry, tensors, flat, [tensor for tensor in flat if tensor is not None])
+
+
+def ready_if_alike(entry: Entry, tensors: Tensors) -> Ready | None:
+    """Return the call of an entry on other tensors; None if they are not like its own."""
+    ready = ready_of(entry, tensors)
+    return ready if entry.alike(ready.given) else None
 
 
 class Node(torch.autograd.Function):
@@ -101,24 +117,17 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Nod
 _version = attrgetter("_version")
 
 
-def ready_if_alike(entry: Entry, tensors: Tensors) -> Ready | None:
-    """Return the call of an entry on other tensors; None if they are not like its own."""
-    flat = tensors.flat()
-    alike = entry.alike([tensor for tensor in flat if tensor is not None])
-    return Ready(entry, tensors, flat) if alike else None
-
-
 def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
     """Return the states of the last layer at all steps, and all states after the last one."""
-    entry, tensors, flat = ready
-    call = entry.call
+    entry, tensors, flat, given = ready
+    call, replays = entry.call, entry.replays
     with SHORT_TURNS if tensors.x.is_cuda else _NOTHING:
         if call.directions[0].for_backward:
             found = list(run_node(entry, *flat))
         else:
             run = partial(inference_of, call, tensors)
             with profiled("rnnc::step" if call.single else "rnnc::scan"):
-                found = replayed(entry.replays, "inference", flat, run, alike=True)
+                found = replays.run("inference", given, run, alike=True) if replays else run()
     count = call.sequences
     return found[:count], tuple(found[count:])
 

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,22 +29,27 @@ class _ShortTurns:
     """Context of short turns, for several threads at once. A thread of its own ends them later."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # garbage may be collected inside, whose end comes here
-        self._inside = self._changes = 0  # contexts that run, and their beginnings and ends so far
+        self._lock = threading.RLock()  # a handler of a signal may make a call inside
+        # Contexts that run, and whether one began or ended since the last look. Both change without
+        # the lock, which takes longer than all else of a context that finds turns short.
+        self._inside: deque[None] = deque()
+        self._came = False
         # What the caller set, and what this class set in its place: None while turns are as usual.
         self._usual = sys.getswitchinterval()
         self._short: float | None = None
         self._ends = False  # whether a thread runs that ends the short turns
 
     def __enter__(self) -> None:
-        with self._lock:
-            self._shorten()
-            self._inside += 1  # last: an interrupt before leaves nothing behind
+        self._came = True  # first: the thread that looks asks again once it has ended the turns
+        if sys.getswitchinterval() != self._short or not self._ends:
+            with self._lock:
+                self._shorten()
+        self._inside.append(None)  # last: an interrupt before leaves nothing behind
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside = max(self._inside - 1, 0)  # a forked process began with none
-            self._changes += 1
+        if self._inside:  # a forked process began with none
+            self._inside.pop()
+        self._came = True
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -59,12 +65,12 @@ class _ShortTurns:
 
     def after_fork(self) -> None:
         """Let the threads of a forked process, which has one, take turns as usual."""
-        self._lock, self._inside, self._ends = threading.RLock(), 0, False
+        self._lock, self._ends = threading.RLock(), False
+        self._inside.clear()
         self._end()
 
     def _shorten(self) -> None:
         """Let threads take short turns, unless the caller's are shorter."""
-        self._changes += 1
         found = sys.getswitchinterval()
         if found != self._short:
             self._usual = found
@@ -86,15 +92,22 @@ class _ShortTurns:
 
     def _look(self) -> None:
         """End the short turns whenever no call has come for a while."""
-        looks = changes = 0
+        looks = 0
         while looks < _LAST_LOOKS:
             time.sleep(_PERIOD)
             with self._lock:
-                quiet = not self._inside and self._changes == changes
-                looks, changes = looks + 1 if quiet else 0, self._changes
-                if quiet:
+                looks = 0 if self._is_busy() else looks + 1
+                if looks:
                     self._end()
+                    if self._is_busy():  # a call has just begun, which found turns short
+                        self._shorten()
+                        looks = 0
                 self._ends = looks < _LAST_LOOKS
+
+    def _is_busy(self) -> bool:
+        """Return True if a context runs, or one began or ended since this was asked last."""
+        came, self._came = self._came, False
+        return came or len(self._inside) > 0
 
 
 def _set(seconds: float) -> None:

@@ -32,7 +32,7 @@ def lower(
     parts = recorder.parts(results)
     if parts is None:
         raise RuntimeError("a call that does what no program holds, and so has none")
-    return Program(parts), results
+    return Program(parts, inputs), results
 
 
 class _Addresses:

@@ -6,7 +6,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -198,14 +198,19 @@ def _number(field: float | Tensor) -> int:
 
 
 class Allocate(Op):
-    """Allocation of a tensor of the size, strides, dtype and device of `like`."""
+    """Allocation of a tensor of the size, strides, dtype and device of one.
 
-    __slots__ = ("_dtype", "_stride", "device", "nbytes", "size", "slot")
+    Where a tensor that outlives the run is like it, `like` is the slot of that: torch makes a new
+    tensor like another one in half the time that it takes for one of given sizes.
+    """
 
-    def __init__(self, slot: int, like: Tensor) -> None:
-        self.slot, self.size, self.nbytes = slot, tuple(like.shape), like.nbytes
-        self._dtype, self.device = like.dtype, like.device
-        self._stride = None if like.is_contiguous() else like.stride()
+    __slots__ = ("_dtype", "_stride", "device", "like", "nbytes", "size", "slot")
+
+    def __init__(self, slot: int, one: Tensor) -> None:
+        self.slot, self.size, self.nbytes = slot, tuple(one.shape), one.nbytes
+        self._dtype, self.device = one.dtype, one.device
+        self._stride = None if one.is_contiguous() else one.stride()
+        self.like: int | None = None
 
     def text(self, name: Name) -> str:
         """Return it in words."""
@@ -219,10 +224,21 @@ class Allocate(Op):
         self.size = view.size
         return True
 
+    def find_like(self, lasting: Mapping[int, Tensor]) -> None:
+        """Look for a tensor that is like it among some that outlive each run, by slot."""
+        stride = self._stride or torch.empty(self.size, device="meta").stride()
+        own = self.size, stride, self._dtype, self.device
+        for slot, tensor in lasting.items():
+            if (tensor.shape, tensor.stride(), tensor.dtype, tensor.device) == own:
+                self.like = slot
+                return
+
     def __call__(self, running: Running) -> None:
         """Allocate it."""
         size, dtype, device = self.size, self._dtype, self.device
-        if self._stride is None:
+        if self.like is not None:
+            new = torch.empty_like(running.tensors[self.like])
+        elif self._stride is None:
             new = torch.empty(size, dtype=dtype, device=device)
         else:
             new = torch.empty_strided(size, self._stride, dtype=dtype, device=device)

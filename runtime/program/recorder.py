@@ -30,12 +30,19 @@ _ALLOCATES = frozenset(
         _aten.new_empty_strided.default,
     )
 )
-_here = threading.local()
+
+
+class _Here(threading.local):
+    # Of the class: to look for what a thread has not set yet takes a microsecond else.
+    recorder: Recorder | None = None
+
+
+_here = _Here()
 
 
 def recording() -> Recorder | None:
     """Return the recorder of this thread's calls; None if there is none."""
-    return getattr(_here, "recorder", None)
+    return _here.recorder
 
 
 def issue(op: Op, running: Running) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..call.call import Call
 from ..call.plain import guard_of
 from ..call.tensors import SomeTensors
-from .ops import Op, Running, aligned
+from .ops import Allocate, Op, Running, aligned
 from .recorder import Parts, Recorder
 
 _MOST = 16
@@ -28,8 +28,12 @@ class Program:
 
     __slots__ = ("_constants", "_empty", "_places", "ops", "results")
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, inputs: Sequence[Tensor]) -> None:
         self.ops, self.results, self._empty = tuple(parts.ops), tuple(parts.results), parts.empty
+        lasting = dict(enumerate(inputs)) | {-1 - n: t for n, t in enumerate(parts.constants)}
+        for op in self.ops:
+            if isinstance(op, Allocate):
+                op.find_like(lasting)
         constants = parts.constants[::-1]
         self._constants = [*[None] * parts.made, *constants]
         self._places = [*[0] * parts.made, *(tensor.data_ptr() for tensor in constants)]
@@ -139,7 +143,9 @@ class Replays:
         with Recorder(tensors) as recorder:
             results = compute()
         parts = recorder.parts(results)
-        program = None if parts is None else Program(parts._replace(ops=self._join(parts.ops)))
+        if parts is not None:
+            parts = parts._replace(ops=self._join(parts.ops))
+        program = None if parts is None else Program(parts, tensors)
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[key] = _Known(guard_of(tensors), program)

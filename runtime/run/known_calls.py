@@ -17,7 +17,7 @@ from ..call.settings import Asked, Settings, call_of
 from ..check.masks import check_lengths
 from ..grad.compute import forgets_wx
 from ..grad.layers.rows import sizes_of
-from ..grad.node import Ready, ready_if_alike
+from ..grad.node import Ready, ready_if_alike, ready_of
 from ..program.seen import Entry, Seen
 from ..targets.registry import TARGETS
 from ..targets.target import Target
@@ -48,18 +48,17 @@ def ready_call(settings: Settings, name: str, keep: bool, tensors: Tensors, aske
         batch = x.shape[0] if asked.single else sizes_of(call, x, ragged)[1]
         if target.joins(call.directions[0], x, batch, settings.heads, settings.dim):
             call = call_of(settings, name, keep, tf32, asked._replace(joint=True))
-    return Ready(Entry(call, forgets_wx(call)), tensors, tensors.flat())
+    return ready_of(Entry(call, forgets_wx(call)), tensors)
 
 
 def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options: Hashable) -> None:
     """Remember a call on the caller's x, unless autocast has changed its tensors."""
     if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
         return
-    given = [tensor for tensor in ready.flat if tensor is not None]
     call = ready.entry.call
     is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
     replays = TARGETS[call.target].replays(call, is_step)
-    calls.remember(key, given, ready.entry, replays, options)
+    calls.remember(key, ready.given, ready.entry, replays, options)
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:

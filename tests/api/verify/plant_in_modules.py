@@ -18,6 +18,7 @@ from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.call.tensors import inputs_at
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.grad.layers import backward
+from rnnc.runtime.grad.node import ready_of
 from rnnc.runtime.module import given
 from rnnc.runtime.module import rnn as module
 from rnnc.runtime.module.stepper import Stepper
@@ -69,7 +70,7 @@ def a_known_call_without_its_resets(patch: pytest.MonkeyPatch) -> None:
         reset = None if ragged.reset is None else ragged.reset & False
         forgotten = Ragged(ragged.lengths, reset, ragged.reset_to)
         tensors = found.tensors._replace(ragged=forgotten)
-        return found._replace(tensors=tensors, flat=tensors.flat())
+        return ready_of(found.entry, tensors)
 
     patch.setattr(KnownCalls, "find_sequence", forgetful)
 

@@ -135,6 +135,24 @@ def test_who_waits_inside_leaves_turns_as_usual(usual):
     assert sys.getswitchinterval() == usual
 
 
+def test_a_call_that_begins_while_they_end_runs_in_short_turns(usual, monkeypatch):
+    end, begun = turns._ShortTurns._end, []
+
+    def end_beside_a_call(self):
+        if not begun:
+            begun.append(self.__enter__())  # it finds turns short, which end right after
+        end(self)
+
+    with turns.SHORT_TURNS:
+        pass
+    monkeypatch.setattr(turns._ShortTurns, "_end", end_beside_a_call)
+    time.sleep(5 * turns._PERIOD)
+    assert begun
+    assert becomes(SHORT, 5)
+    turns.SHORT_TURNS.__exit__()
+    assert becomes(usual)
+
+
 def test_the_thread_that_ends_them_ends_too_and_comes_again(usual, monkeypatch):
     monkeypatch.setattr(turns, "_PERIOD", 0.01)
     monkeypatch.setattr(turns, "_LAST_LOOKS", 3)

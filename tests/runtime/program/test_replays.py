@@ -432,3 +432,28 @@ def test_nothing_is_freed_while_two_streams_run():
     assert run.computed == 1
     assert order == ["split", "unsplit", "free"]
     assert [t.item() for t in found] == [64, 28]
+
+
+def test_a_new_tensor_is_made_like_one_of_the_callers_or_like_a_constant():
+    constant = torch.zeros(5)
+
+    def run(x, weight):
+        recorder = recording()
+        if recorder is not None:
+            recorder.keep(constant)
+        new = x.new_empty(2, 3), weight.new_empty(3, 2), x.new_empty(5), x.new_empty(4)
+        for number, tensor in enumerate(new):
+            tensor.fill_(number)
+        return list(new)
+
+    counted = Counted(run)
+    x, weight = torch.randn(2, 3), torch.randn(2, 3, dtype=torch.float64).t()
+    wanted = counted(x, weight)
+    (known,) = counted.replays._known.values()
+    found = {op.size: op.like for op in known.program.ops if isinstance(op, ops.Allocate)}
+    assert found == {(2, 3): 0, (3, 2): None, (5,): -1, (4,): None}
+    again = counted(torch.randn(2, 3), torch.randn(2, 3, dtype=torch.float64).t())
+    assert counted.computed == 1
+    for new, old in zip(again, wanted, strict=True):
+        assert torch.equal(new, old)
+        assert (new.dtype, new.stride()) == (old.dtype, old.stride())
