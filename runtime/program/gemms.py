@@ -26,7 +26,6 @@ def gates_again(
     """
     layout, names = layout_of(cell), facts_of(cell).saved_gates
     wx, R, b, R_diag = saved.wx, saved.R, saved.b, saved.R_diag
-    assert wx is not None
     batch, steps, heads, dim, _ = wx.shape
     gates = wx.new_zeros(steps, batch, heads, dim, len(names))
     column = {layout.gates.at(name): i for i, name in enumerate(names)}

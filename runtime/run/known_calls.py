@@ -59,7 +59,7 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
     call = ready.entry.call
     is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
     replays = TARGETS[call.target].replays(call, is_step)
-    calls.remember(key, given, ready.entry, replays, options)
+    calls.remember(key, given, Entry(call, ready.entry.forgets_x, options, replays))
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:
