@@ -11,7 +11,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.facts import Called, facts_of
-from ..program.gemms import sums_over_time
+from ..program.gemms import both_directions, sums_over_time
 from ..program.multiplier import TORCH, spans_of, sum_parts
 from .inputs import linear
 
@@ -100,10 +100,16 @@ def recurrent_gradient(
 
     Over several steps each matrix is a product of its own, so that a library's rounding does not
     depend on the order of gates. Products add steps in the order of memory, whichever step ran
-    first. `d_gates` is (T, B, N, G, D), contiguous. States are (T, B, N, D), none for a single
-    step, and (B, N, D) before it. `zero` says which of the latter are known to be zero; it is empty
-    if none is.
+    first. `d_gates` is (T, B, N, G, D), contiguous, or some heads of such a tensor. States are (T,
+    B, N, D), none for a single step, and (B, N, D) before it, likewise. `zero` says which of the
+    latter are known to be zero; it is empty if none is.
     """
+    if reverse == "half":  # apart: what a library rounds depends on where its results lie
+        found = []
+        for own, order in both_directions(d_gates.shape[2]):
+            read = [s[:, :, own] for s in states], [s[:, own] for s in initial_states]
+            found.append(recurrent_gradient(cell, d_gates[:, :, own], *read, order, zero))
+        return torch.cat(found, 1)
     runs = facts_of(cell).runs
     steps, batch, heads, gates, dim = d_gates.shape
     count = len(cell.dense_pairs)
