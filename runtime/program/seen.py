@@ -135,7 +135,7 @@ class Replays:
         return results
 
 
-NEVER = Replays()
+NEVER = Replays()  # records nothing
 _MOST_SAVED = 8  # ways in which saved tensors of one call may be the same
 
 
