@@ -15,7 +15,7 @@ from ..runtime.call.layer_call import Choice, LayerCall, layer_call_of
 from ..runtime.cuda.choose import joins
 from ..runtime.cuda.driver.device import describe
 from ..runtime.cuda.products.multiply import rounds
-from ..runtime.cuda.wavefront.run import Chunks
+from ..runtime.cuda.wavefront.products import Chunks
 from ..runtime.cuda.wavefront.schedule import Question, Schedule, schedule_of
 
 

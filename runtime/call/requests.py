@@ -10,7 +10,7 @@ from torch import Tensor
 from .call import Call
 from .forms import LayerWeights
 from .layer_call import LayerCall
-from .tensors import Saved, SomeTensors, Stepped
+from .tensors import Gradients, Saved, SomeTensors, Stepped
 
 
 class LayersCall(NamedTuple):
@@ -34,7 +34,7 @@ class LayersCall(NamedTuple):
 
 
 class LayersRead(NamedTuple):
-    """Tensors that the backward of a call of layers reads.
+    """What the backward of a call of layers reads, and where it puts gradients.
 
     Attributes:
         x: the input, (T, B, input).
@@ -43,6 +43,7 @@ class LayersRead(NamedTuple):
             None for zero, by its number.
         masks: of each dropout.
         donated: whether nobody reads what the kernels saved again: it may be overwritten.
+        finish: takes the gradients of a layer, by its number.
     """
 
     x: Tensor
@@ -50,6 +51,7 @@ class LayersRead(NamedTuple):
     layer: Callable[[int], tuple[Saved, SomeTensors]]
     masks: Sequence[Tensor]
     donated: bool
+    finish: Callable[[int, Gradients], None]
 
 
 class LayerBackward(NamedTuple):

@@ -7,8 +7,8 @@ B batch rows, T steps, N heads, D units per head. Tensors have one order everywh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -106,13 +106,13 @@ class Forward:
     saved: Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Tensors of a forward that its backward reads; those not listed are as in `ScanInputs`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved(ScanInputs):
+    """Tensors of a forward that its backward reads: what went in, and what came out.
+
+    wx and b are there if the backward computes the gates `again`, else None.
 
     Attributes:
-        wx: as in `ScanInputs`, if the backward computes the gates again; else None.
-        b: as `wx`.
         states: each state at all steps, as in `Forward`.
         saved: as in `Forward`.
         zero: for each initial state, whether it is known to be zero; empty where none is.
@@ -121,19 +121,16 @@ class Saved:
             the gates: for each of several samples.
     """
 
-    wx: Tensor | None
-    R: Tensor | None
-    b: Tensor | None
-    initial_states: Sequence[Tensor]
-    R_diag: Tensor | None
-    params: Sequence[Tensor]
     states: Sequence[Tensor]
     saved: Tensor
     zero: tuple[bool, ...] = ()
-    masks: Masks | None = None
     by_head: bool = False
-    unweighted: Sequence[Tensor] = ()
     apart: bool = False
+
+    @property
+    def again(self) -> bool:
+        """Return True if the backward computes the gates again, from wx."""
+        return self.wx is not None
 
     @property
     def known_zero(self) -> tuple[bool, ...]:
@@ -142,26 +139,12 @@ class Saved:
         # Where the first step begins from reset values, its states are zero no more.
         return self.zero if masks is None or masks.reset_to is None else ()
 
-    def inputs(self, wx: Tensor) -> ScanInputs:
-        """Return what the forward read: the backward may run it again."""
-        own = self.R, self.b, self.initial_states, self.R_diag, self.params
-        return ScanInputs(wx, *own, self.masks, self.unweighted)
-
 
 def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
     """Return what a backward needs of a call; wx and b only if it computes the gates `again`."""
-    return Saved(
-        inputs.wx if again else None,
-        inputs.R,
-        inputs.b if again else None,
-        inputs.initial_states,
-        inputs.R_diag,
-        inputs.params,
-        forward.states,
-        forward.saved,
-        masks=inputs.masks,
-        unweighted=inputs.unweighted,
-    )
+    given: Any = {own.name: getattr(inputs, own.name) for own in fields(inputs)}
+    given |= {} if again else {"wx": None, "b": None}
+    return Saved(**given, states=forward.states, saved=forward.saved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..call.plain import values_visible
 from .scan import check_count
 from .tensor import check_device, check_kind, check_same, check_tensor, shape_error
 
+Shape = tuple[int, ...]
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 
 
@@ -24,21 +25,12 @@ def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Ten
         check_lengths(lengths, batch, steps)
     if reset is not None:
         check_reset(reset, (batch, steps), "(B, T)", "wx", wx)
-    if reset_to is None:
-        return
-    if reset is None:
-        raise no_reset_error()
-    names = [state.name for state in cell.states]
-    check_count(reset_to, names, "reset_to")
-    plane = (heads, dim)
-    shapes = (plane, (batch, *plane), (batch, steps, *plane))
-    for name, value in zip(names, reset_to, strict=True):
-        check_reset_value(f"reset_to[{name}]", value, shapes, "(N, D), (B, N, D), (B, T, N, D)", wx)
+    plane, names = (heads, dim), [state.name for state in cell.states]
+    shapes = dict.fromkeys(names, (plane, (batch, *plane), (batch, steps, *plane)))
+    check_reset_values(reset_to, reset, shapes, "(N, D), (B, N, D), (B, T, N, D)", wx)
 
 
-def check_lengths(
-    lengths: Any, batch: int, steps: int, shape: tuple[int, ...] | None = None
-) -> None:
+def check_lengths(lengths: Any, batch: int, steps: int, shape: Shape | None = None) -> None:
     """Check `lengths`: whole numbers from 0 to T of `shape`, by default (B,); values if visible."""
     shape = (batch,) if shape is None else shape
     fits = isinstance(lengths, Tensor) and lengths.shape == shape and lengths.dtype in _INTEGERS
@@ -53,9 +45,7 @@ def check_lengths(
             raise TensorError("lengths", f"a length of {value}", wanted, write)
 
 
-def check_reset(
-    reset: Any, shape: tuple[int, ...], axes: str, other_name: str, other: Tensor
-) -> None:
+def check_reset(reset: Any, shape: Shape, axes: str, other_name: str, other: Tensor) -> None:
     """Check the argument `reset`: a bool tensor of a shape, on the device of `other`."""
     wanted = f"{shape}, {axes}, of torch.bool"
     write = f"reset=torch.as_tensor(reset, device={str(other.device)!r}).bool()"
@@ -63,23 +53,25 @@ def check_reset(
     check_device("reset", reset, other_name, other)
 
 
-def check_reset_value(
-    name: str, value: Any, shapes: Sequence[tuple[int, ...]], axes: str, like: Tensor
+def check_reset_values(
+    values: Any, reset: Any, shapes: Mapping[str, Sequence[Shape]], axes: str, like: Tensor
 ) -> None:
-    """Check the value of one state after a reset, which has one of `shapes`."""
-    # torch.compile can neither print a size that it does not know, nor find one in a list.
-    if not isinstance(value, Tensor) or not any(tuple(value.shape) == shape for shape in shapes):
-        wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
-        check_tensor(name, value, wanted)
-        raise shape_error(name, value, wanted, f"{name} of the shape {shapes[0]}")
-    check_same(name, value, "the input", like)
-
-
-def no_reset_error() -> TensorError:
-    """Return the error of reset values without resets."""
-    return TensorError(
-        "reset_to",
-        "values to reset to, and no reset",
-        "reset, which says where; states are what comes before the first step",
-        "reset=, or states= for the first step",
-    )
+    """Check the argument `reset_to`: a value for each state, which has one of the shapes given."""
+    if values is None:
+        return
+    if reset is None:
+        raise TensorError(
+            "reset_to",
+            "values to reset to, and no reset",
+            "reset, which says where; states are what comes before the first step",
+            "reset=, or states= for the first step",
+        )
+    check_count(values, list(shapes), "reset_to")
+    for (state, own), value in zip(shapes.items(), values, strict=True):
+        name = f"reset_to[{state}]"
+        # torch.compile can neither print a size that it does not know, nor find one in a list.
+        if not isinstance(value, Tensor) or not any(tuple(value.shape) == shape for shape in own):
+            wanted = f"one of {', '.join(map(str, own))}: {axes}"
+            check_tensor(name, value, wanted)
+            raise shape_error(name, value, wanted, f"{name} of the shape {own[0]}")
+        check_same(name, value, "the input", like)

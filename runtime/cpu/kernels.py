@@ -101,9 +101,9 @@ _STRIDE_ORDER = (1, 0, 2, 3, 4)
 def backward(layer_call: LayerCall, backward: LayerBackward) -> Gradients:
     """Run all steps backwards, then the sums over time."""
     cell, reverse, saved = layer_call.cell, layer_call.choice.reverse, backward.saved
-    facts, again = facts_of(cell), saved.wx is not None
+    facts = facts_of(cell)
     counts = facts.counts
-    values = _kept_again(layer_call, saved) if again else saved.saved.contiguous()
+    values = _kept_again(layer_call, saved) if saved.again else saved.saved.contiguous()
     states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -174,12 +174,11 @@ def _library(layer_call: LayerCall, dtype: torch.dtype) -> CDLL:
 
 def _kept_again(layer_call: LayerCall, saved: Saved) -> Tensor:
     """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
-    assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
     facts = facts_of(layer_call.cell)
     if not facts.counts.saved and not facts.statistics:
         return saved.wx.new_empty(steps, batch, heads, 0, dim)
-    return forward(saving_again(layer_call), saved.inputs(saved.wx)).saved
+    return forward(saving_again(layer_call), saved).saved
 
 
 # Multiplications below which a call of torch takes longer than a product.

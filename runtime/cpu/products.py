@@ -11,8 +11,8 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
 from ..call.facts import Called, facts_of
-from ..program.gemms import both_directions
-from ..program.multiplier import TORCH, parts_of
+from ..program.gemms import both_directions, sums_over_time
+from ..program.multiplier import TORCH, spans_of, sum_parts
 from .inputs import linear
 
 
@@ -104,13 +104,11 @@ def recurrent_gradient(
     B, N, D), none for a single step, and (B, N, D) before it, likewise. `zero` says which of the
     latter are known to be zero; it is empty if none is.
     """
-    if reverse == "half":
+    if reverse == "half":  # apart: what a library rounds depends on where its results lie
         found = []
         for own, order in both_directions(d_gates.shape[2]):
-            over_time = [s[:, :, own] for s in states]
-            first_states = [s[:, own] for s in initial_states]
-            tensors = d_gates[:, :, own], over_time, first_states
-            found.append(recurrent_gradient(cell, *tensors, order, zero))
+            read = [s[:, :, own] for s in states], [s[:, own] for s in initial_states]
+            found.append(recurrent_gradient(cell, d_gates[:, :, own], *read, order, zero))
         return torch.cat(found, 1)
     runs = facts_of(cell).runs
     steps, batch, heads, gates, dim = d_gates.shape
@@ -128,28 +126,18 @@ def recurrent_gradient(
             )
         return flat.view(count, 1, dim, dim)
     d_R = d_gates.new_empty(count, heads, dim, dim)
-    rows, others = d_gates.view(steps * batch, heads, gates, dim), (steps - 1) * batch
-    first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])
-    parts = parts_of(others, d_gates.dtype)
+    rows = d_gates.view(steps * batch, heads, gates, dim)
     for state, gate, matrix, many in runs:
-        factors = [] if zero and zero[state] else [(first, initial_states[state])]
-        if parts:
-            before = states[state].view(steps * batch, heads, dim)[batch if reverse else 0 :]
-            factors += [(later[a:z], before[a:z]) for a, z in parts]
-        if not factors:
-            d_R[matrix : matrix + many].zero_()
-        if heads == 1:
-            # All gates of a run at once: (gates, D, rows) x (gates, rows, D).
-            total = d_R[matrix : matrix + many, 0]
-            for i, (left, right) in enumerate(factors):
-                columns = left[:, 0, gate : gate + many].permute(1, 2, 0)
-                _add_product(total, columns, right[:, 0].expand(many, -1, -1), first=not i)
-            continue
-        for each in range(many):
-            total = d_R[matrix + each]
-            for i, (left, right) in enumerate(factors):
-                columns = left[:, :, gate + each].permute(1, 2, 0)
-                _add_product(total, columns, right.transpose(0, 1), first=not i)
+        before = initial_states[state]
+        after = states[state] if steps > 1 else before[None]
+        if heads == 1:  # all gates of a run at once, in place of heads
+            parts = [(d_R[matrix : matrix + many, 0], rows[:, 0, gate : gate + many])]
+        else:
+            parts = [(d_R[matrix + i], rows[:, :, gate + i]) for i in range(many)]
+        for to, columns in parts:
+            first = None if zero and zero[state] else before.expand(-1, len(to), -1)
+            over_time = after.expand(-1, -1, len(to), -1)
+            sums_over_time(columns, first, over_time, reverse=reverse, to=to[None])
     return d_R
 
 
@@ -163,17 +151,8 @@ def add_gradients_of_called(
     """
     steps, batch, heads, _, dim = d_gates.shape
     rows = steps * batch
-    if not rows:
-        return
+    spans = spans_of(rows, d_gates.dtype, TORCH)
     for matrix, gate, place in called:
-        left = d_gates[:, :, :, gate].reshape(rows, heads, dim).permute(1, 2, 0)
-        values = kept.view(rows, heads, -1)[:, :, place * dim : (place + 1) * dim]
-        for first, end in parts_of(rows, d_gates.dtype):
-            part = left[:, :, first:end], values[first:end].transpose(0, 1)
-            _add_product(d_R[matrix], *part, first=not first)
-
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
-    """Add products of matrices in place, or write them if they are the first."""
-    write = TORCH.mm_into if first else TORCH.add_mm
-    write(total, a, b)
+        left = d_gates[:, :, :, gate].reshape(rows, heads, dim)
+        values = kept.view(rows, heads, kept.shape[3])[:, :, place * dim : (place + 1) * dim]
+        sum_parts(d_R[matrix][None], 0, left, values, spans, TORCH)

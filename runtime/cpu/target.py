@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -14,16 +14,13 @@ from ...codegen.shape import Save
 from ..call.call import Call
 from ..call.facts import facts_of
 from ..call.layer_call import LayerCall
-from ..program.seen import Replays
-from ..targets.by_torch import shared_states
+from ..program.seen import NEVER, Replays
 from ..targets.target import Target
 from . import kernels
 from .compile import COMPUTED, check_compiler, cpu_library, plan_of
 from .inputs import project, project_at, project_gradients, rounds, settings_of_torch
 from .step import run_step, run_step_backward
 from .tasks import multiplies_features
-
-_LARGEST_CONSTANT = 2**18  # bytes; filling more takes longer than what a call takes besides
 
 
 class CpuTarget(Target):
@@ -36,6 +33,7 @@ class CpuTarget(Target):
     takes_stages = True
     reads_by_address = True
     takes_steps = True
+    most_shared = 2**18
     # What the kernels do, each as `Target` says it.
     rounds = staticmethod(rounds)
     project = staticmethod(project)
@@ -57,16 +55,13 @@ class CpuTarget(Target):
         half = dtype in (torch.float16, torch.bfloat16)
         return torch.float32 if half else dtype, dtype
 
-    def initial_states(
-        self, like: Tensor, values: Sequence[float], shape: Sequence[int]
-    ) -> list[Tensor]:
-        """Return the states before the first step: one for all calls, if nobody can change it."""
-        made = partial(_constant, like.dtype)
-        return shared_states(like, values, shape, _LARGEST_CONSTANT, made)
+    def shared_state(self, like: Tensor, shape: tuple[int, ...], value: float) -> Tensor:
+        """Return a state of one value, which all calls share."""
+        return _constant(like.dtype, shape, value)
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
-        """Return what records calls and replays them; None for a step, which is one call of C."""
-        return None if call.single else Replays(settings_of_torch)
+    def replays(self, call: Call, is_step: bool = False) -> Replays:
+        """Return what records calls and replays them; none does a step, which is one call of C."""
+        return NEVER if call.single else Replays(settings_of_torch)
 
     def saved_shape(self, cell: CellSpec, sizes: Sequence[int], save: Save) -> tuple[int, ...]:
         """Return the shape of `Forward.saved` for the sizes T, B, N and D."""

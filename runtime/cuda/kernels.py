@@ -119,7 +119,7 @@ class Backward:
         self._ready, self._saved, self._multiplier, self._run = ready, saved, multiplier, run
         self._reset_to = without_gaps(reset_to) if saved.masks else ()
         batch, heads, dim = like.shape
-        steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+        steps = saved.wx.shape[1] if saved.again else len(saved.saved)
         self._steps, self._sizes = steps, (batch, heads, dim)
         self._states = [packed(s) for s in saved.states]
         self._initial_states = [packed(s) for s in saved.initial_states]
@@ -147,7 +147,7 @@ class Backward:
     def _read_by(self, plan: KernelPlan) -> _Read:
         """Return what a kernel of a plan reads of the forward."""
         saved = self._saved
-        if saved.wx is None:
+        if not saved.again:
             given = packed(saved.saved)
             values, statistics = saved_parts(facts_of(self._ready.cell), given, self._sizes[2])
             return _Read(values, given is not saved.saved, statistics)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from ..call.requests import LayerBackward, LayersCall, LayersRead
 from ..call.tensors import DTYPES, Forward, Gradients, Saved, ScanInputs, SomeTensors
 from ..program.seen import Replays, forget_replays
 from ..store.tuned import on_remember
-from ..targets.by_torch import ONE_LANE, Lanes, Packing, shared_states
+from ..targets.by_torch import ONE_LANE, Lanes, Packing
 from ..targets.target import Target
 from . import ahead, kernels
 from .choose import PlanQuestion, joins, runs_as_one_row
@@ -43,8 +43,6 @@ from .step.graph import capture
 from .together import step_together
 from .wavefront.passes import backward_layers, forward_layers
 
-_LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
-
 
 class CudaTarget(Target):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
@@ -55,6 +53,7 @@ class CudaTarget(Target):
     takes_stages = True
     takes_steps = True
     at_once = True
+    most_shared = 2 * 2**20
     variants_of_wx = ("auto", "walk", "scan")
     dtypes = tuple(DTYPES)
     # What the kernels do, each as `Target` says it.
@@ -83,16 +82,14 @@ class CudaTarget(Target):
             dtype = torch.get_autocast_dtype("cuda")
         return dtype, dtype
 
-    def initial_states(
-        self, like: Tensor, values: Sequence[float], shape: Sequence[int]
-    ) -> list[Tensor]:
-        """Return the states before the first step, which calls share outside of a capture."""
+    def shared_state(self, like: Tensor, shape: tuple[int, ...], value: float) -> Tensor:
+        """Return a state of one value, which calls on a stream share outside of a capture."""
         index = like.device.index
-        made = partial(constant, like.dtype, like.device, current_stream(index))
-        most = _LARGEST_CONSTANT
-        return shared_states(like, values, shape, most, made, partial(is_capturing, index))
+        if is_capturing(index):
+            return like.new_full(shape, value)
+        return constant(like.dtype, like.device, current_stream(index), shape, value)
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
+    def replays(self, call: Call, is_step: bool = False) -> Replays:
         """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(stream_with_room, step_together) if is_step else Replays(stream_with_room)
 
@@ -143,7 +140,7 @@ class CudaTarget(Target):
         saved = self._saved_again(layer_call, backward.saved)
         like, masks = saved.initial_states[0], saved.masks
         batch, heads, dim = like.shape
-        steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+        steps = saved.wx.shape[1] if saved.again else len(saved.saved)
         ready = _ready(layer_call, "backward", like, steps, (batch, heads, dim), masks)
         run = kernels.Backward(
             ready,
@@ -153,23 +150,21 @@ class CudaTarget(Target):
         )
         return run.run()
 
-    def backward_layers(
-        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
-    ) -> bool:
+    def backward_layers(self, asked: LayersCall, reads: LayersRead) -> bool:
         """Run the backward of all layers by a schedule; False where the caller runs each."""
 
         def layer(number: int) -> tuple[Saved, SomeTensors]:
             saved, d_last = reads.layer(number)
             return self._saved_again(asked.layer_call, saved), d_last
 
-        return backward_layers(asked, reads._replace(layer=layer), finish)
+        return backward_layers(asked, reads._replace(layer=layer))
 
     def _saved_again(self, layer_call: LayerCall, saved: Saved) -> Saved:
         """Return what a forward saved; that of a cell with stages runs again if it saved states."""
-        if saved.wx is None or not layer_call.cell.has_stages:
+        if not (saved.again and layer_call.cell.has_stages):
             return saved
-        found = self.forward(saving_again(layer_call), saved.inputs(saved.wx))
-        return replace(saved, wx=None, b=None, saved=found.saved)
+        found, missing = self.forward(saving_again(layer_call), saved), cast(Any, None)
+        return replace(saved, wx=missing, b=None, saved=found.saved)
 
     def _resets(
         self, layer_call: LayerCall, masks: Masks, like: Tensor, plane: tuple[int, int]

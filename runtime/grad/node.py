@@ -17,7 +17,7 @@ from ..call.forms import TorchForm
 from ..call.plain import all_plain, alone, is_watched, profiled
 from ..call.tensors import SomeTensors, States
 from ..process.turns import SHORT_TURNS, short_turns_of_backward
-from ..program.seen import Entry, replayed
+from ..program.seen import Entry
 from .again import differentiate_again
 from .check_saved import as_left, plain_gradients
 from .compute import forward_of, gradients_of, inference_of
@@ -60,7 +60,8 @@ class Node(torch.autograd.Function):
         call = entry.call
         with profiled("rnnc::step" if call.single else "rnnc::scan"):
             run = partial(_forward, call, flat)
-            found = replayed(entry.replays, "forward", flat, run, alike=True)
+            given = [tensor for tensor in flat if tensor is not None]
+            found = entry.replays.run("forward", given, run, alike=True)
         count = call.results
         # A backward reads wx only to compute the gates again.
         first = None if entry.forgets_x else flat[0]
@@ -104,7 +105,7 @@ class Node(torch.autograd.Function):
         before = None if retained else list(map(_version, tensors))
         with alone(name, ctx.device.type):
             try:
-                found = replayed(entry.replays, key, tensors, run)
+                found = entry.replays.run(key, tensors, run)
             except BaseException:
                 ctx.spent = before is not None and before != list(map(_version, tensors))
                 raise
@@ -127,7 +128,7 @@ def run_ready(ready: Ready) -> tuple[list[Tensor], States]:
         else:
             run = partial(inference_of, call, tensors)
             with profiled("rnnc::step" if call.single else "rnnc::scan"):
-                found = replays.run("inference", given, run, alike=True) if replays else run()
+                found = replays.run("inference", given, run, alike=True)
     count = call.sequences
     return found[:count], tuple(found[count:])
 

@@ -26,7 +26,6 @@ def gates_again(
     """
     layout, names = layout_of(cell), facts_of(cell).saved_gates
     wx, R, b, R_diag = saved.wx, saved.R, saved.b, saved.R_diag
-    assert wx is not None
     batch, steps, heads, dim, _ = wx.shape
     gates = wx.new_zeros(steps, batch, heads, dim, len(names))
     column = {layout.gates.at(name): i for i, name in enumerate(names)}
@@ -82,33 +81,34 @@ def sums_over_time(
     states: Tensor,
     multiplier: Multiplier = TORCH,
     reverse: Reverse = False,
+    to: Tensor | None = None,
 ) -> Tensor:
     """Return partial sums over steps and batch of a row times the state before its step, per head.
 
     In float32 the sum is taken in parts, since short sums have smaller rounding errors. Products
     add steps in the order of memory, whichever step ran first. Rows are (T * B, N, K), of at least
     one step, and states (T, B, N, D). The initial state is (B, N, D), or None if it is zero. The
-    result is (parts, N, K, D).
+    result is (parts, N, K, D): a new tensor, or `to`. A `to` of one part holds the whole sum.
     """
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     first = 0 if initial_state is None else 1
     spans = spans_of(others, rows.dtype, multiplier)
     if not first and not spans:
-        return rows.new_zeros(1, heads, rows.shape[2], dim)
-    found = room_for(rows, first, spans, dim)
+        return rows.new_zeros(1, heads, rows.shape[2], dim) if to is None else to.zero_()
+    found = room_for(rows, first, spans, dim) if to is None else to
     whole = ((slice(heads), reverse),)
     for own, order in both_directions(heads) if reverse == "half" else whole:
-        to, factors, over_time = found[:, own], rows[:, own], states[:, :, own]
+        sums, factors, over_time = found[:, own], rows[:, own], states[:, :, own]
         if order:
             first_rows, later, previous = factors[others:], factors[:others], over_time[1:]
         else:
             first_rows, later, previous = factors[:batch], factors[batch:], over_time[:-1]
         if initial_state is not None:
             before = initial_state[:, own].transpose(0, 1)
-            multiplier.mm_into(to[0], first_rows.permute(1, 2, 0), before)
+            multiplier.mm_into(sums[0], first_rows.permute(1, 2, 0), before)
         previous = previous.reshape(others, *previous.shape[2:])
-        sum_parts(to, first, later, previous, spans, multiplier)
+        sum_parts(sums, first, later, previous, spans, multiplier)
     return found
 
 

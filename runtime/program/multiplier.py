@@ -65,13 +65,6 @@ def spans_of(rows: int, dtype: torch.dtype, multiplier: Multiplier) -> list[tupl
     return [(0, rows, 1)] if rows else []
 
 
-def parts_of(rows: int, dtype: torch.dtype) -> list[tuple[int, int]]:
-    """Return where each part of a sum by torch's products begins and ends."""
-    spans = spans_of(rows, dtype, TORCH)
-    begins = [(first + i * size, size) for first, size, count in spans for i in range(count)]
-    return [(begin, begin + size) for begin, size in begins]
-
-
 def room_for(rows: Tensor, first: int, spans: Spans, dim: int) -> Tensor:
     """Return an empty tensor for partial sums: of the first step, if there is one, and of spans."""
     _, heads, width = rows.shape

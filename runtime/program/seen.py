@@ -81,27 +81,13 @@ def generation() -> int:
     return _generation
 
 
-def replayed(
-    replays: Replays | None,
-    key: Hashable,
-    tensors: Iterable[Tensor | None],
-    compute: Callable[[], Results],
-    *,
-    alike: bool = False,
-) -> Results:
-    """Return the results of a call by `Replays.run`, or computed if `replays` is None."""
-    if replays is None:
-        return compute()
-    return replays.run(key, [t for t in tensors if t is not None], compute, alike=alike)
-
-
 class Replays:
     """Replays of calls, by key. Any thread may use it.
 
-    `join` makes one operation of several of a call's.
+    `join` makes one operation of several of a call's. Without `stream_of` no call is recorded.
     """
 
-    def __init__(self, stream_of: StreamOf, join: Join = tuple) -> None:
+    def __init__(self, stream_of: StreamOf | None = None, join: Join = tuple) -> None:
         self._stream_of, self._join = stream_of, join
         self._known: dict[Hashable, _Known] = {}
         self._generation = _generation
@@ -119,6 +105,8 @@ class Replays:
         A call with the same key launches the same. No tensor occurs twice in `tensors`, all that
         the call reads. `alike` says that they are known to be like those of all calls of this key.
         """
+        if self._stream_of is None:
+            return compute()
         stream = self._stream_of(tensors[0].device)
         if stream is None:
             return compute()
@@ -152,6 +140,7 @@ class Replays:
         return results
 
 
+NEVER = Replays()  # records nothing
 _MOST_SAVED = 8  # ways in which saved tensors of one call may be the same
 
 
@@ -162,26 +151,27 @@ class Entry:
         call: what it became.
         forgets_x: whether a backward does not read the first of its tensors.
         options: what the caller had set.
-        replays: of calls like it; None where none is recorded.
+        replays: of calls like it; `NEVER` where none is recorded.
+        guard: compares tensors with those of the call; None if no other call has this entry.
     """
 
-    __slots__ = ("_alike", "_saved", "call", "forgets_x", "options", "replays")
+    __slots__ = ("_saved", "call", "forgets_x", "guard", "options", "replays")
 
     def __init__(
         self,
         call: Call,
         forgets_x: bool = False,
         options: Hashable = None,
-        replays: Replays | None = None,
-        alike: Callable[..., bool] | None = None,
+        replays: Replays = NEVER,
     ) -> None:
         self.call, self.forgets_x, self.options = call, forgets_x, options
-        self.replays, self._alike = replays, alike
+        self.replays = replays
+        self.guard: Callable[..., bool] | None = None
         self._saved: dict[Hashable, Callable[..., bool]] = {}
 
     def alike(self, tensors: Sequence[Tensor]) -> bool:
         """Return True if tensors are like those of the call, and have memory now."""
-        return self._alike is not None and self._alike(*tensors) and have_memory(tensors)
+        return self.guard is not None and self.guard(*tensors) and have_memory(tensors)
 
     def saved_alike(self, tensors: SomeTensors) -> bool:
         """Return True if saved tensors are like some that passed all checks of a backward."""
@@ -191,7 +181,7 @@ class Entry:
 
     def remember_saved(self, tensors: SomeTensors) -> None:
         """Remember that saved tensors passed all checks of a backward, if a call may come again."""
-        if self._alike is None:
+        if self.guard is None:
             return
         if len(self._saved) >= _MOST_SAVED:
             self._saved.clear()
@@ -223,25 +213,17 @@ class Seen:
         self._keys.add(key)
         return False
 
-    def remember(
-        self,
-        key: Hashable,
-        tensors: Sequence[Tensor],
-        first: Entry,
-        replays: Replays | None,
-        options: Hashable = None,
-    ) -> Entry | None:
-        """Return an entry for later calls like `first`; None if a tensor occurs twice."""
+    def remember(self, key: Hashable, tensors: Sequence[Tensor], entry: Entry) -> Entry | None:
+        """Keep an entry for later calls with tensors like these; None if a tensor occurs twice."""
         if len(set(map(id, tensors))) < len(tensors):
             return None
         # Replays keep constants, also those of modules that are gone.
         if self._generation != generation() or len(self._entries) >= self._most:
             self._entries.clear()
             self._generation = generation()
-        found = self._entries[key] = Entry(
-            first.call, first.forgets_x, options, replays, guard_of(tensors)
-        )
-        return found
+        entry.guard = guard_of(tensors)
+        self._entries[key] = entry
+        return entry
 
 
 def have_memory(tensors: Iterable[Tensor]) -> bool:

@@ -58,7 +58,8 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
     call = ready.entry.call
     is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
     replays = TARGETS[call.target].replays(call, is_step)
-    calls.remember(key, ready.given, ready.entry, replays, options)
+    entry = Entry(call, ready.entry.forgets_x, options, replays)
+    calls.remember(key, ready.given, entry)
 
 
 def _is_one_step(settings: Settings, tensors: Tensors, asked: Asked) -> bool:

@@ -16,6 +16,7 @@ from ..call.marks import constant_in_graphs
 from ..call.plain import is_mapped, kernels_follow, may_need_gradient, without_autocast
 from ..call.ragged import RaggedKind
 from ..call.settings import (
+    OUTPUT,
     Asked,
     CallText,
     Settings,
@@ -45,7 +46,7 @@ def run_operator(
     followed = not compiling and kernels_follow()
     layers, heads, dim = settings.layers, settings.heads, settings.dim
     directions, constants = len(settings.choices), constants_of(settings) if compiling else ()
-    precision, joint = settings.choice.precision, False
+    precision, may_join = settings.choice.precision, None
     wanted = tuple([may_need_gradient(given) for given in unweighted])
     if not compiling:
         settings = settings.with_gradients(wanted)
@@ -84,13 +85,13 @@ def run_operator(
         precision = "tf32" if rounds else "ieee"
         if settings.may_join and not asked.takes_wx and _is_static(x.shape[1]):
             # Under a batch of any size, each direction is a call of its own.
-            joint = _joins(constants, name, precision, keep, x.dtype, x.device, x.shape[1])
+            may_join = name, x.dtype, x.device, x.shape[1]
     present = tuple([weight is not None for weight in weights])
     kind, more = None if ragged is None else ragged.kind, tensors.drawn is not None
-    others = len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more, 0, joint
+    others = len(tensors.states) > 0, asked.takes_wx, asked.all_states, False, more
     if compiling:
         rows = None if kind is None else tuple(kind)
-        text = _text(constants, precision, keep, (rows, *others), present, wanted)
+        text = _text(constants, precision, keep, (rows, *others), present, wanted, may_join)
         if not text:  # words that a module got since it was made: no fake tensor says it
             check_words(settings.choice)
     else:
@@ -134,31 +135,32 @@ def _text(
     wanted: tuple[Any, ...],
     present: tuple[bool, ...],
     gradients: tuple[bool, ...],
+    may_join: tuple[str, torch.dtype, torch.device, int] | None,
 ) -> str:
     """Return the text of a call, from the constants of its settings and the fields of `Asked`.
 
-    `gradients` is as in `Settings.with_gradients`. The text is empty if there is no such variant,
-    or nothing like it to save.
+    `gradients` is as in `Settings.with_gradients`. The target, dtype, device and rows of a call
+    whose directions `may_join` say whether one call of both is better. The text is empty if there
+    is no such variant, or nothing like it to save.
     """
-    settings, asked = _settings(constants, precision), Asked(*wanted)
+    settings, asked = settings_of_constants(constants), Asked(*wanted)
+    settings = settings._replace(choice=settings.choice._replace(precision=precision))
+    if settings.choice.variant not in variants() or settings.choice.save not in SAVES:
+        return ""
+    if may_join is not None:
+        name, dtype, device, batch = may_join
+        target, like = TARGETS[name], torch.empty(0, dtype=dtype, device=device)
+        tf32 = target.rounds(dtype, precision)
+        one = CallText(settings, keep, OUTPUT, ()).call(device.type, tf32).directions[0]
+        joint = target.joins(one, like, batch, settings.heads, settings.dim)
+        asked = asked._replace(joint=joint)
     if torch.compiler.is_exporting():  # who runs the graph may pass tensors that need one
         own = zip(gradients, settings.cell.inputs, strict=True)
         gradients = tuple([want or given.draw is None for want, given in own])
     settings = settings.with_gradients(gradients)
     if asked.ragged is not None:
         asked = asked._replace(ragged=RaggedKind(*asked.ragged))
-    if not _is_known(settings.choice):
-        return ""
     return text_in_graph(write_call(CallText(settings, keep, asked, present)))
-
-
-def _is_known(choice: Choice) -> bool:
-    return choice.variant in variants() and choice.save in SAVES
-
-
-def _settings(constants: tuple[Any, ...], precision: Precision) -> Settings:
-    settings = settings_of_constants(constants)
-    return settings._replace(choice=settings.choice._replace(precision=precision))
 
 
 @constant_in_graphs
@@ -173,23 +175,3 @@ def _is_static(size: int) -> bool:
     from torch.fx.experimental.symbolic_shapes import has_static_value
 
     return has_static_value(size)
-
-
-@constant_in_graphs
-def _joins(
-    constants: tuple[Any, ...],
-    name: str,
-    precision: Precision,
-    keep: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    batch: int,
-) -> bool:
-    """Return True if one call of both directions is better than a call of each."""
-    settings, target = _settings(constants, precision), TARGETS[name]
-    if not _is_known(settings.choice):
-        return False
-    like: Any = torch.empty(0, dtype=dtype, device=device)
-    tf32 = target.rounds(dtype, precision)
-    call = CallText(settings, keep, Asked(), ()).call(device.type, tf32)
-    return target.joins(call.directions[0], like, batch, settings.heads, settings.dim)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ..call.ragged import Ragged
-from ..check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
-from ..check.scan import check_count
+from ..check.masks import check_lengths, check_reset, check_reset_values
 from ..check.tensor import check_strided, check_tensor, shape_error
 from ..check.unweighted import check_kind_of_input, check_names_of_inputs, spreads_over
 from .draws import Sizes, Undrawn
@@ -42,14 +41,12 @@ def ragged_of(
         check_reset(reset, outer, axes, "x", x)
         reset = reset.unsqueeze(1) if single else reset.t() if batch_first else reset
     if reset_to is not None:
-        if reset is None:
-            raise no_reset_error()
         shapes: dict[str, tuple[int, ...]] = {"L": (parts,)}
         if not single:
             shapes["L, B"] = parts, batch
         over_time = "T" if single else "B, T" if batch_first else "T, B"
         shapes[f"L, {over_time}"] = (parts, *outer)
-        _check_values(widths, reset_to, shapes, x)
+        _check_values(widths, reset_to, reset, shapes, x)
         if single:
             reset_to = [v.unsqueeze(2) if v.ndim == 3 else v for v in reset_to]
         elif batch_first:
@@ -64,24 +61,20 @@ def reset_of_step(layers: int, widths: Widths, x: Tensor, reset: Any, reset_to: 
     (layers, hidden) or (layers, B, hidden) for each state.
     """
     outer = tuple(x.shape[:-1])
-    if reset is None:
-        raise no_reset_error()
-    check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
-    if reset_to is not None:
-        shapes = {"L": (layers,)} | ({"L, B": (layers, *outer)} if outer else {})
-        _check_values(widths, reset_to, shapes, x)
+    if reset is not None:
+        check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
+    shapes = {"L": (layers,)} | ({"L, B": (layers, *outer)} if outer else {})
+    _check_values(widths, reset_to, reset, shapes, x)
     return Ragged(None, reset, reset_to)
 
 
 def _check_values(
-    widths: Widths, values: Any, outer: Mapping[str, tuple[int, ...]], x: Tensor
+    widths: Widths, values: Any, reset: Any, outer: Mapping[str, tuple[int, ...]], x: Tensor
 ) -> None:
     """Check reset values of one of the shapes `outer`, by the names of axes, with features last."""
-    check_count(values, list(widths), "reset_to")
     axes = ", ".join(f"({own}, features)" for own in outer) + " with L = layers * directions"
-    for (name, width), value in zip(widths.items(), values, strict=True):
-        shapes = [(*shape, width) for shape in outer.values()]
-        check_reset_value(f"reset_to[{name}]", value, shapes, axes, x)
+    shapes = {name: [(*own, width) for own in outer.values()] for name, width in widths.items()}
+    check_reset_values(values, reset, shapes, axes, x)
 
 
 def unweighted_of(

@@ -12,7 +12,6 @@ from ...cellspec.cell import CellSpec
 from ..call.call import Tensors
 from ..call.layer_call import Choice, wavefront_error
 from ..call.plain import all_plain, any_tangent, is_watched, may_need_gradient, without_autocast
-from ..call.ragged import Ragged
 from ..call.settings import OUTPUT, Asked, Settings
 from ..call.tensors import States
 from ..check.tensor import check_kinds
@@ -44,8 +43,7 @@ def run_call(
     layer at all steps, as many as are asked for, and all states after the last step.
     """
     name = backend_of(settings, tensors.x.device)
-    if settings.order == "wavefront" and settings.layers > 1 and len(tensors.x) > 1:
-        check_wavefront(settings, asked, tensors.ragged, name, tensors.x.device.type)
+    check_wavefront(settings, tensors, asked, name)
     values = tensors.values()
     traced = torch.compiler.is_compiling() or is_watched() or any_tangent(values)
     places = tensors.places
@@ -215,18 +213,18 @@ def _dtypes(target: Target, x: Tensor, asked: Asked) -> tuple[torch.dtype, torch
     return computed, returned
 
 
-def check_wavefront(
-    settings: Settings, asked: Asked, ragged: Ragged | None, name: str, device: str
-) -> None:
-    """Raise a `PlanError` for a call whose layers cannot run at the same time at any size."""
+def check_wavefront(settings: Settings, tensors: Tensors, asked: Asked, name: str) -> None:
+    """Raise a `PlanError` for a wavefront of layers that cannot run so at any size."""
+    if settings.order != "wavefront" or settings.layers == 1 or len(tensors.x) < 2:
+        return
     cell, one_by_one = settings.cell, "with which layers run one by one"
     for why, holds in (
-        (f"lengths or resets, {one_by_one}", ragged is not None),
+        (f"lengths or resets, {one_by_one}", tensors.ragged is not None),
         (f"a cell with an Input, {one_by_one}", bool(cell.inputs)),
         ("a call by torch operations, which run layer by layer", name == "reference"),
         ("both directions of time", settings.both),
         (f"all states, {one_by_one}", asked.all_states),
-        (f"tensors on {device}", name != "reference" and not TARGETS[name].at_once),
+        (f"tensors on {tensors.x.device.type}", name != "reference" and not TARGETS[name].at_once),
     ):
         if holds:
             raise wavefront_error(f"{settings.layers} layers of {cell.name}", why)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import torch
 from torch import Tensor
-
-from ..call.plain import all_plain, is_watched
-from ..program.recorder import recording
 
 
 class Lanes:
@@ -78,33 +74,3 @@ class Packing:
         """Return parts, (T, B, …) each, as packed rows beside each other, (total, features)."""
         found = [part.flatten(2).flatten(0, 1).index_select(0, self._to_packed) for part in parts]
         return found[0] if len(found) == 1 else torch.cat(found, 1)
-
-
-def shared_states(
-    like: Tensor,
-    values: Sequence[float],
-    shape: Sequence[int],
-    most: int,
-    constant: Callable[[tuple[int, ...], float], Tensor],
-    capturing: Callable[[], bool] = lambda: False,
-) -> list[Tensor]:
-    """Return a state for each value: one for all calls, unless somebody could change or see it.
-
-    `like` gives dtype and device of states of a shape. Those of at most `most` bytes are shared:
-    `constant` returns the same one of a shape and a value for all calls. `capturing` tells if
-    memory belongs to a graph now. No compiler has to read it: it is asked last.
-    """
-    shape, recorder = tuple(shape), recording()
-    if (
-        torch.compiler.is_compiling()
-        or math.prod(shape) * like.element_size() > most
-        or not all_plain((like,))
-        or (recorder is None and is_watched())
-        or capturing()
-    ):
-        return [like.new_full(shape, value) for value in values]
-    found = [constant(shape, value) for value in values]
-    if recorder is not None:
-        for state in found:
-            recorder.keep(state)
-    return found

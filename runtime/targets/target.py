@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -13,10 +14,12 @@ from ...codegen.shape import Precision, Save
 from ..call.call import Call, Tensors
 from ..call.layer_call import Choice, LayerCall
 from ..call.masks import MadeMasks, masks_by_torch
+from ..call.plain import all_plain, is_watched
 from ..call.ragged import Ragged
 from ..call.requests import InputBackward, LayerBackward, LayersCall, LayersRead, StepBackward
 from ..call.tensors import Forward, Gradients, ScanInputs, SomeTensors, States, Stepped
-from ..program.seen import Replays
+from ..program.recorder import recording
+from ..program.seen import NEVER, Replays
 from ..store.tuned import Asked
 from .by_torch import ONE_LANE, TORCH_MOVES, Lanes, Moves, Packing
 
@@ -38,6 +41,8 @@ class Target(ABC):
         takes_steps: whether it has kernels for a single step: `step` and `step_backward`. They run
             sequences of one step too; other targets run a step as a sequence of one.
         variants_of_wx: those of cells without R whose backward reads wx.
+        most_shared: bytes up to which calls share a state before the first step: filling more takes
+            longer than what a call takes besides.
         at_once: whether it may run the layers of a call at the same time: `forward_layers` and
             `backward_layers`.
     """
@@ -50,6 +55,7 @@ class Target(ABC):
     reads_by_address = False
     takes_steps = False
     variants_of_wx: tuple[str, ...] = ()
+    most_shared = 0
     at_once = False
 
     @abstractmethod
@@ -60,11 +66,30 @@ class Target(ABC):
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """Return the dtype in which a call is computed, and the dtype of its results."""
 
-    @abstractmethod
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """Return the states before the first step if the caller gives none."""
+        """Return the states before the first step if the caller gives none, as `like`.
+
+        Small ones are shared by all calls, unless somebody could change or see them.
+        """
+        shape, recorder = tuple(shape), recording()
+        if (
+            torch.compiler.is_compiling()
+            or math.prod(shape) * like.element_size() > self.most_shared
+            or not all_plain((like,))
+            or (recorder is None and is_watched())
+        ):
+            return [like.new_full(shape, value) for value in values]
+        found = [self.shared_state(like, shape, value) for value in values]
+        if recorder is not None:
+            for state in found:
+                recorder.keep(state)
+        return found
+
+    def shared_state(self, like: Tensor, shape: tuple[int, ...], value: float) -> Tensor:
+        """Return a state of one value for all calls: one that was made before, if there is."""
+        return like.new_full(shape, value)
 
     @abstractmethod
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
@@ -112,9 +137,9 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays | None:
-        """Return what records calls, or sequences of one step, and replays them; None for none."""
-        return None
+    def replays(self, call: Call, is_step: bool = False) -> Replays:
+        """Return what records calls, or sequences of one step, and replays them."""
+        return NEVER
 
     def moves(self) -> Moves:
         """Return what copies tensors into new ones, which may copy all of them at once."""
@@ -219,13 +244,8 @@ class Target(ABC):
         """
         return None
 
-    def backward_layers(
-        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
-    ) -> bool:
-        """Run the backward of all layers; False where the caller has to run each by itself.
-
-        `finish` takes the gradients of a layer, by its number.
-        """
+    def backward_layers(self, asked: LayersCall, reads: LayersRead) -> bool:
+        """Run the backward of all layers; False where the caller has to run each by itself."""
         return False
 
     def step(self, call: Call, tensors: Tensors, to: Stepped | None = None) -> Stepped:

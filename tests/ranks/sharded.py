@@ -12,8 +12,7 @@ import torch
 from compared import assert_alike, drawn, gradients, heads_of, made, spread
 from layouts import LAYOUTS
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, save_policy
-from rnnc.runtime.grad import node
-from rnnc.runtime.grad.operators import call
+from rnnc.runtime.program.seen import Replays
 from steps import own_steps
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
@@ -132,16 +131,17 @@ class Counted:
     """How often the kernels of all layers run forward."""
 
     def __enter__(self):
-        self.runs, self._own = 0, call.replayed
-        call.replayed = node.replayed = self._run
+        self.runs, own = 0, Replays.run
+
+        def run(replays, key, *others, **options):
+            self.runs += key == "forward"
+            return own(replays, key, *others, **options)
+
+        self._own, Replays.run = own, run
         return self
 
-    def _run(self, replays, key, *others, **options):
-        self.runs += key == "forward"
-        return self._own(replays, key, *others, **options)
-
     def __exit__(self, *_):
-        call.replayed = node.replayed = self._own
+        Replays.run = self._own
 
 
 def check_sharded_activation_checkpointing(mesh):

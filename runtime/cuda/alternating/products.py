@@ -22,6 +22,7 @@ from ...call.facts import facts_of
 from ...store.memo import remembered
 from ..driver.capture import Captured, captured
 from ..driver.matmul import AS_IT_IS, TRANSPOSED, ByGemmEx
+from ..launch import CallSizes
 from ..products.multiply import product_kind
 
 
@@ -70,24 +71,28 @@ def step_facts(cell: CellSpec, direction: Direction) -> StepFacts:
     return remembered(cell.name, f"alternating {direction} {cell.fingerprint}", make, read)
 
 
+class Operands(NamedTuple):
+    """Facts of the operands of steps of one direction: B, N and D, and the dtype of a call.
+
+    `new` makes tensors of a size, in the kernels' accuracy or the dtype given.
+    """
+
+    sizes: CallSizes
+    dtype: torch.dtype
+    direction: Direction
+    new: Callable[..., Tensor]
+
+
 class KernelProduct:
     """R as fragments, and two sets of factors that steps write in turns.
 
-    `matrices` has those of each source, and `sizes` are B, N and D.
+    `matrices` has those of each source.
     """
 
-    def __init__(
-        self,
-        matrices: Sequence[Sequence[int]],
-        own: OwnProduct,
-        new: Callable[..., Tensor],
-        dtype: torch.dtype,
-        sizes: tuple[int, int, int],
-        direction: Direction,
-    ) -> None:
+    def __init__(self, matrices: Sequence[Sequence[int]], own: OwnProduct, of: Operands) -> None:
+        (batch, heads, dim), dtype, direction, new = of
         self._matrices, self._own, self._direction = matrices, own, direction
         split = own.split
-        batch, heads, dim = sizes
         chunks = math.ceil(dim / K_TILE)
         tiles = math.ceil(dim / (TILE_N * split)) * split
         self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
@@ -125,25 +130,16 @@ class LibraryProduct:
     pairs, D out, D in), with one product per head and pair: K is long there, and a product of one
     head alone would keep few multiprocessors busy.
 
-    `products` has the matrices of each source of each product, as `StepFacts` has them. `new` makes
-    tensors of a size, in the kernels' accuracy or the dtype given. The sizes are B, N and D.
-    Products of a stream may share the workspace.
+    `products` has the matrices of each source of each product, as `StepFacts` has them. Products of
+    a stream may share the workspace.
     """
 
     def __init__(
-        self,
-        products: Sequence[Sequence[Sequence[int]]],
-        new: Callable[..., Tensor],
-        dtype: torch.dtype,
-        sizes: tuple[int, int, int],
-        direction: Direction,
-        device: int,
-        workspace: Tensor,
-        tf32: bool,
+        self, products: list[list[list[int]]], of: Operands, workspace: Tensor, tf32: bool
     ) -> None:
+        (batch, heads, dim), dtype, direction, new = of
         self._matrices = [matrices for sources in products for matrices in sources]
-        self._direction, self._workspace = direction, workspace
-        batch, heads, dim = sizes
+        self._direction, self._workspace, self._tf32 = direction, workspace, tf32
         pairs_of = [len(matrices) for matrices in self._matrices]
         if direction == "forward":
             self._weights = [new(heads, dim, p, dim, dtype=dtype) for p in pairs_of]
@@ -161,19 +157,18 @@ class LibraryProduct:
             strict=True,
         )
         self._multiplications = [
-            [self._multiplication(*next(every), device, tf32) for _ in sources]
-            for sources in products
+            [self._multiplication(*next(every)) for _ in sources] for sources in products
         ]
 
     def _multiplication(
-        self, to: Tensor, factors: Tensor, weights: Tensor, device: int, tf32: bool
+        self, to: Tensor, factors: Tensor, weights: Tensor
     ) -> tuple[ByGemmEx, tuple[int, int, int]]:
         """Return the launcher of a product, and the addresses of its operands."""
         inner, columns = factors.shape[2], to.shape[2]
         turned = (TRANSPOSED, inner) if self._direction == "forward" else (AS_IT_IS, columns)
         each = (AS_IT_IS, inner), turned
-        kind, places = product_kind(to, factors, weights, each, tf32=tf32, add=False)
-        return ByGemmEx(kind, device), places
+        kind, places = product_kind(to, factors, weights, each, tf32=self._tf32, add=False)
+        return ByGemmEx(kind, self._workspace.device.index), places
 
     @property
     def operands(self) -> Sequence[Tensor]:

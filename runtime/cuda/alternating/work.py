@@ -31,7 +31,7 @@ from ..driver.graphs import Graph, chain
 from ..launch import CallSizes, Kernel, never_unload
 from ..load import load_kernel
 from ..memory import device_tensor, lasting_workspace, rounded
-from .products import KernelProduct, LibraryProduct, step_facts
+from .products import KernelProduct, LibraryProduct, Operands, step_facts
 
 # Launches a product of a step, by its number.
 Multiply = Callable[..., None]
@@ -117,6 +117,7 @@ class Work:
 
         # A thread of a block has one item: of the step itself, where the library multiplies.
         self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
+        operands = Operands(sizes, dtype, direction, new)
         self._product: LibraryProduct | KernelProduct
         if plan.own is None:
             if lasting:
@@ -125,15 +126,13 @@ class Work:
                 self.nbytes += workspace.nbytes
             else:
                 workspace = new(workspace_bytes(device.index), dtype=torch.uint8)
-            library = device.index, workspace, plan.tf32
-            given = facts.matrices, new, dtype, sizes, plan.direction
-            self._product = LibraryProduct(*given, *library)
+            self._product = LibraryProduct(facts.matrices, operands, workspace, plan.tf32)
             self._step_grid = self._end_grid = self._grid
             if isinstance(plan, StagedAlternatingPlan) and plan.by_head:
                 self._step_grid = (sizes[0] * sizes[1], 1, 1)
         else:
             matrices = [each for sources in facts.matrices for each in sources]
-            self._product = KernelProduct(matrices, plan.own, new, dtype, sizes, plan.direction)
+            self._product = KernelProduct(matrices, plan.own, operands)
             self._step_grid = self._end_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = facts_of(cell).counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ....codegen.shape import Direction
 from ...call.requests import LayerBackward, LayersCall, LayersRead
-from ...call.tensors import Forward, Gradients, ScanInputs
+from ...call.tensors import Forward, ScanInputs
 from .. import kernels
 from ..driver.matmul import aligned
 from ..driver.partition import Partition
@@ -20,20 +20,22 @@ from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows, project_at
 from ..products.multiply import multiplier
 from ..ready import check_counts, ready_for
-from .products import Between
-from .run import Chunks, LaterLaunch, Layers, run_group
+from .products import Between, Chunks
+from .run import LaterLaunch, Layers, run_group
 from .schedule import Question, Schedule, schedule_of, sizes_of_layers
 
 
 class Pass:
-    """Pass over all layers of a call of so many steps; `alone` is a layer that runs by itself."""
+    """Pass over all layers of a call on x, (T, B, input); `alone` is a layer that runs alone."""
 
-    descending = False  # whether it goes from the last layer and step to the first
+    direction: Direction
 
-    def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, steps: int) -> None:
-        self.asked, self.schedule, self.alone = asked, schedule, alone
-        self._numbers = range(len(asked.weights))[:: -1 if self.descending else 1]
-        self.chunks = Chunks(steps, schedule.chunk, self.descending)
+    def __init__(self, asked: LayersCall, schedule: Schedule, x: Tensor) -> None:
+        sizes, kind = (x.shape[1], asked.call.heads, asked.call.dim), (x.dtype, x.device.index)
+        self.alone = ready_for(asked.layer_call, self.direction, *sizes, *kind, False)
+        self.asked, self.schedule, descending = asked, schedule, self.direction == "backward"
+        self._numbers = range(len(asked.weights))[:: -1 if descending else 1]
+        self.chunks = Chunks(len(x), schedule.chunk, descending)
 
     def run_all(self) -> None:
         """Run all layers, some of them at once."""
@@ -82,9 +84,11 @@ class ForwardPass(Pass):
         masks: of each dropout.
     """
 
-    def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
-        super().__init__(asked, schedule, alone, wx.shape[1])
-        self.wx = wx
+    direction = "forward"
+
+    def __init__(self, asked: LayersCall, schedule: Schedule, x: Tensor) -> None:
+        self.wx = project_at(x, asked.input_weight(0), asked.layer_call.tf32)
+        super().__init__(asked, schedule, x)
         self.results: list[Forward] = []
         self.masks: list[Tensor] = []
 
@@ -116,19 +120,12 @@ class ForwardPass(Pass):
             features = below.view(*below.shape[:2], asked.call.heads * asked.call.dim)
             _, mask = torch.native_dropout(features, asked.call.dropout, True)
             self.masks.append(mask)
-        return Between(
-            *(wx, below, packed_rows(asked.input_weight(layer)).t(), self.chunks.size),
-            forward=True,
-            mask=mask,
-            scale=asked.call.scale,
-            tf32=asked.layer_call.tf32,
-        )
+        matrix = packed_rows(asked.input_weight(layer)).t()
+        return Between(asked, self.chunks, wx, below, matrix, mask)
 
 
 class BackwardPass(Pass):
     """Backward from the last layer to the first.
-
-    `finish` takes the gradients of a layer, by its number.
 
     Attributes:
         d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
@@ -136,18 +133,11 @@ class BackwardPass(Pass):
             beside the next group, and in the last group those of a layer beside the next layers.
     """
 
-    descending = True
+    direction = "backward"
 
-    def __init__(
-        self,
-        asked: LayersCall,
-        schedule: Schedule,
-        alone: Prepared,
-        reads: LayersRead,
-        finish: Callable[[int, Gradients], None],
-    ) -> None:
-        super().__init__(asked, schedule, alone, len(reads.x))
-        self.reads, self.finish, self.d_y = reads, finish, reads.d_y
+    def __init__(self, asked: LayersCall, schedule: Schedule, reads: LayersRead) -> None:
+        super().__init__(asked, schedule, reads.x)
+        self.reads, self.d_y = reads, reads.d_y
         self.begun: list[tuple[int, kernels.Backward, Tensor]] = []
         self.unfinished: list[tuple[int, kernels.Backward, Tensor]] = []
 
@@ -185,19 +175,14 @@ class BackwardPass(Pass):
             self._finish(*each)
 
     def _finish(self, layer: int, own: kernels.Backward, sums: Tensor) -> None:
-        self.finish(layer, own.finish(sums))
+        self.reads.finish(layer, own.finish(sums))
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:
         """Return the product to the layer below, whose result becomes `d_y`."""
         asked, W, masks = self.asked, self.asked.input_weight(layer), self.reads.masks
         self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
-        return Between(
-            *(self.d_y, d_wx, packed_rows(W), self.schedule.chunk),
-            forward=False,
-            mask=masks[layer - 1] if masks else None,
-            scale=asked.call.scale,
-            tf32=asked.layer_call.tf32,
-        )
+        mask = masks[layer - 1] if masks else None
+        return Between(asked, self.chunks, self.d_y, d_wx, packed_rows(W), mask)
 
 
 def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Tensor]] | None:
@@ -205,31 +190,22 @@ def forward_layers(asked: LayersCall, x: Tensor) -> tuple[list[Forward], list[Te
     schedule = _schedule(asked, "forward", x)
     if not schedule.chunk:
         return None
-    wx = project_at(x, asked.input_weight(0), asked.layer_call.tf32)
-    run = ForwardPass(asked, schedule, _alone(asked, "forward", x), wx)
+    run = ForwardPass(asked, schedule, x)
     with on_device(x.device):
         run.run_all()
     return run.results, run.masks
 
 
-def backward_layers(
-    asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
-) -> bool:
+def backward_layers(asked: LayersCall, reads: LayersRead) -> bool:
     """Run the backward of all layers by a schedule; False where the caller runs each."""
     x = reads.x
     schedule = _schedule(asked, "backward", x)
     if not schedule.chunk:
         return False
-    run = BackwardPass(asked, schedule, _alone(asked, "backward", x), reads, finish)
+    run = BackwardPass(asked, schedule, reads)
     with on_device(x.device):
         run.run_all()
     return True
-
-
-def _alone(asked: LayersCall, direction: Direction, x: Tensor) -> Prepared:
-    """Return a layer that runs by itself, prepared."""
-    sizes = x.shape[1], asked.call.heads, asked.call.dim
-    return ready_for(asked.layer_call, direction, *sizes, x.dtype, x.device.index, False)
 
 
 def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:

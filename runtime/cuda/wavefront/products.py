@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ....codegen.cuda.wavefront.partition import PRODUCT_CLUSTER
-from ....codegen.shape import Direction
+from ...call.requests import LayersCall
 from ...program.ops import Running
 from ...program.recorder import issue, refuse_recording
 from ..driver.matmul import Multiplies, multiplies
 from ..driver.streams import current_stream
 from ..products.multiply import Multiply, kind_of_rows
 from .lanes import Lane
+
+
+class Chunks(NamedTuple):
+    """Chunks of steps of a call, the last maybe shorter; descending ones begin with the last."""
+
+    steps: int
+    size: int
+    descending: bool
+
+    @property
+    def indices(self) -> range:
+        """Chunks in the order of computation."""
+        count = math.ceil(self.steps / self.size)
+        return range(count - 1, -1, -1) if self.descending else range(count)
 
 
 class Between:
@@ -25,8 +40,8 @@ class Between:
     memory is allocated ahead of the first product, on the stream that frees it.
 
     The result `to` and `rows`, which are multiplied, are (T, B, …), and the matrix (K, columns),
-    contiguous, or the transpose of such a matrix; chunks have so many steps. The mask of dropout is
-    like `rows` in a forward and like `to` in a backward, and `scale` multiplies what it keeps.
+    contiguous, or the transpose of such a matrix. The mask of dropout is like `rows` in a forward
+    and like `to` in a backward.
 
     They are `bounded` if their kernels have clusters of at most `PRODUCT_CLUSTER` blocks, which
     find room beside the layers of a wavefront.
@@ -34,20 +49,17 @@ class Between:
 
     def __init__(
         self,
+        asked: LayersCall,
+        chunks: Chunks,
         to: Tensor,
         rows: Tensor,
         matrix: Tensor,
-        steps: int,
-        *,
-        forward: bool,
         mask: Tensor | None,
-        scale: float,
-        tf32: bool,
     ) -> None:
-        inner, columns = matrix.shape
-        count = steps * to.shape[1]
+        (inner, columns), forward = matrix.shape, not chunks.descending
+        count = chunks.size * to.shape[1]
         flat, read = to.view(-1, columns), rows.view(-1, inner)
-        self._scale, self._forward = scale, forward
+        self._scale, self._forward = asked.call.scale, forward
         self._dropped: Tensor | None = None
         self._masks: Sequence[Tensor] = ()
         self._changed: Sequence[Tensor] = ()
@@ -59,6 +71,7 @@ class Between:
         source = read if self._dropped is None else self._dropped
         self._last, self._device = (len(flat) - 1) // count, flat.device.index
         sizes = count, len(flat) - self._last * count  # rows of a chunk, and of the last one
+        tf32 = asked.layer_call.tf32
         kinds = [kind_of_rows(flat[:n], source[:n], matrix, tf32) for n in sizes]
         self._launches = [(kind, multiplies(kind, self._device, PRODUCT_CLUSTER)) for kind in kinds]
         needs = max(launch.needs for _, launch in self._launches)
@@ -97,34 +110,6 @@ class Between:
         issue(Multiply(kind, launch, addresses, self._device, own, handle), Running(stream))
         if self._masks and not self._forward:
             self._changed[chunk].mul_(self._scale).mul_(self._masks[chunk])
-
-
-def bounded_products(
-    hidden: int,
-    gates: int,
-    rows: int,
-    alignment: int,
-    direction: Direction,
-    dtype: torch.dtype,
-    tf32: bool,
-    device: int,
-) -> bool:
-    """Return True if products between layers find room on the current device, as `Between.bounded`.
-
-    `gates` of `hidden` units take input. A product has `rows`: steps of the chunk times batch rows.
-    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
-    """
-    # As they lie in `Between`: the rows of the weights are those of the gates.
-    shapes = (rows, gates * hidden), (rows, hidden), (gates * hidden, hidden)
-    with _disable_current_modes():  # they are no tensors of a call
-        outputs, inputs, weights = (
-            torch.empty(shape, dtype=dtype, device="meta") for shape in shapes
-        )
-        forward = direction == "forward"
-        operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
-        kind = kind_of_rows(*operands, tf32)  # whose first factor, by columns, are the weights
-    kind = kind._replace(first=kind.first._replace(aligned=alignment))
-    return is_bounded(multiplies(kind, device, PRODUCT_CLUSTER))
 
 
 def is_bounded(product: Multiplies) -> bool:

@@ -30,7 +30,7 @@ from ..prepared import Prepared
 from ..together import Together
 from ..watchdog import between_layers
 from .lanes import Enter, Fork, Join, Lane, Lanes, Leave, lanes_of
-from .products import Between
+from .products import Between, Chunks
 
 _BYTES = 4  # of a counter
 
@@ -64,20 +64,6 @@ class LaterLaunch:
     ) -> None:
         """Keep what the launch is given."""
         self.arguments, self.kept = arguments, (R, like)
-
-
-class Chunks(NamedTuple):
-    """Chunks of steps of a call, the last maybe shorter; descending ones begin with the last."""
-
-    steps: int
-    size: int
-    descending: bool
-
-    @property
-    def indices(self) -> range:
-        """Chunks in the order of computation."""
-        count = math.ceil(self.steps / self.size)
-        return range(count - 1, -1, -1) if self.descending else range(count)
 
 
 class Layers(NamedTuple):

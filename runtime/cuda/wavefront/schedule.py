@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan
 from ....codegen.cuda.limits import MIB
@@ -27,7 +28,7 @@ from ....codegen.cuda.wavefront.groups import (
     layer_blocks,
     wavefronts,
 )
-from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
+from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, PRODUCT_CLUSTER, least_free
 from ....codegen.shape import Direction, counted
 from ....errors import NoCudaError
 from ...call.call import Call
@@ -35,13 +36,14 @@ from ...call.layer_call import LayerCall, Order, wavefront_error
 from ..choose import plan_with_room, question_of
 from ..driver.blocks import blocks_per_multiprocessor
 from ..driver.device import device_limits, is_described
-from ..driver.matmul import WIDEST_ACCESS
+from ..driver.matmul import WIDEST_ACCESS, multiplies
 from ..driver.partition import Partition, partition_of
 from ..driver.stream_memory import shared_with_processes
 from ..driver.streams import is_capturing, on_device
 from ..load import load_kernel
+from ..products.multiply import kind_of_rows
 from ..spills import MOST_SPILLED, spilled_bytes, tell_of_spills
-from .products import bounded_products
+from .products import is_bounded
 
 # The kinds of plans whose wavefronts `"auto"` takes.
 _AUTO_KINDS = frozenset(("block", "cluster"))
@@ -113,8 +115,8 @@ def sizes_of_layers(layer_call: LayerCall, call: Call, steps: int, batch: int) -
 @lru_cache(maxsize=512)
 def _found(question: Question) -> Schedule:
     """Return the schedule, whether or not a stream captures."""
-    layer_call, direction, sizes, dtype, device, order, alignment = question
-    layers, steps, batch, heads, hidden, gates = sizes
+    layer_call, direction, sizes, dtype, device, order, _ = question
+    layers, steps, batch, heads, hidden, _ = sizes
     whole = Schedule((1,) * layers)
     asked = question_of(layer_call, batch, heads, hidden // heads, dtype, device)
     # Not `choose_plan`, which compiles the kernel of a layer that runs alone.
@@ -131,15 +133,14 @@ def _found(question: Question) -> Schedule:
             return whole
     # The last chunk may have fewer steps, for whose products the library may take other kernels.
     lengths = {chunk, (steps - 1) % chunk + 1}
-    of_call = alignment, direction, dtype, layer_call.tf32, device
-    if not all(bounded_products(hidden, gates, n * batch, *of_call) for n in lengths):
+    if not all(bounded_products(question, n * batch) for n in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
     if not is_described(device):
         if order == "auto" and spilled_bytes(layer_call.cell, plan) > MOST_SPILLED:
             return whole  # a layer alone may have another plan, which spills less
         if order == "wavefront":
             tell_of_spills(layer_call.cell, plan)
-    alone, found = wavefronts(plan, sizes, _chip(layer_call, plan, device), chunk)
+    alone, found = wavefronts(plan, sizes, _chip(question, plan), chunk)
     if order == "auto":
         # A partition stays for good: one is made for a wavefront that is taken.
         found = [
@@ -151,7 +152,7 @@ def _found(question: Question) -> Schedule:
         ]
     for best in sorted(found, key=lambda each: each.nanoseconds):
         try:
-            partition = _partition(layer_call, plan, best, sizes, device)
+            partition = _partition(question, plan, best)
         except NoCudaError as error:
             return whole._replace(why_not=f"a driver without partitions: {error.found}")
         if partition is not None:
@@ -162,6 +163,26 @@ def _found(question: Question) -> Schedule:
         return whole._replace(why_not=why_not)
     schedule = Schedule(best.groups, chunk, partition, plan)
     return schedule.one_by_one() if order == "sequential" else schedule
+
+
+def bounded_products(question: Question, rows: int) -> bool:
+    """Return True if products between layers find room on the current device, as `Between.bounded`.
+
+    A product has `rows`: steps of the chunk times batch rows.
+    """
+    layer_call, direction, sizes, dtype, device, _, alignment = question
+    # As they lie in `Between`: the rows of the weights are those of the gates.
+    columns = sizes.gates * sizes.inputs
+    shapes = (rows, columns), (rows, sizes.inputs), (columns, sizes.inputs)
+    with _disable_current_modes():  # they are no tensors of a call
+        outputs, inputs, weights = (
+            torch.empty(shape, dtype=dtype, device="meta") for shape in shapes
+        )
+        forward = direction == "forward"
+        operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
+        kind = kind_of_rows(*operands, layer_call.tf32)  # whose first factor are the weights
+    kind = kind._replace(first=kind.first._replace(aligned=alignment))
+    return is_bounded(multiplies(kind, device, PRODUCT_CLUSTER))
 
 
 def _buffer_bytes(sizes: LayerSizes, found: Wavefront, dtype: torch.dtype) -> int:
@@ -200,24 +221,24 @@ def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
     return Chip(limits.multiprocessors, each)
 
 
-def _chip(layer_call: LayerCall, plan: TiledPlan, device: int) -> Chip:
+def _chip(question: Question, plan: TiledPlan) -> Chip:
     """Return the room of a device for a layer's kernel."""
+    device = question.device
     if is_described(device):
         return _roomiest_chip(plan, device)
     with on_device(torch.device("cuda", device)):
-        kernel = load_kernel(layer_call.cell, plan, f"rnnc_{plan.direction}", device)
+        kernel = load_kernel(question.layer_call.cell, plan, f"rnnc_{plan.direction}", device)
         each = blocks_per_multiprocessor(kernel.function, kernel.threads, kernel.shared)
     return Chip(device_limits(device).multiprocessors, each)
 
 
-def _partition(
-    layer_call: LayerCall, plan: TiledPlan, found: Wavefront, sizes: LayerSizes, device: int
-) -> Partition | None:
+def _partition(question: Question, plan: TiledPlan, found: Wavefront) -> Partition | None:
     """Return the partition of a wavefront; None if the driver reports less room than estimated."""
+    sizes, device = question.sizes, question.device
     cluster, whole = plan.launch_shape.cluster, device_limits(device).multiprocessors
     with on_device(torch.device("cuda", device)):
         partition = partition_of(device, found.partition, cluster > PORTABLE_CLUSTER)
-        kernel = load_kernel(layer_call.cell, plan, f"rnnc_{plan.direction}", device)
+        kernel = load_kernel(question.layer_call.cell, plan, f"rnnc_{plan.direction}", device)
         room = partition.resident_blocks((kernel.function, kernel.threads, kernel.shared), cluster)
     blocks = max(found.groups) * layer_blocks(plan, sizes.batch, sizes.heads)
     fits = blocks <= room and whole - partition.size >= least_free(whole)

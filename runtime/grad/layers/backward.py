@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,9 +85,9 @@ class Sweep:
         def read(layer: int) -> tuple[Saved, SomeTensors]:
             return self._saved(layer, self._input_of(layer)), self._d_last(layer)
 
-        reads = LayersRead(self.tensors.x, d_y, read, self.kept.masks, self.donated)
+        reads = LayersRead(self.tensors.x, d_y, read, self.kept.masks, self.donated, finish)
         asked = LayersCall(call, self.weights, self.firsts)
-        return TARGETS[call.target].backward_layers(asked, reads, finish)
+        return TARGETS[call.target].backward_layers(asked, reads)
 
     def layer(self, layer: int, d_sequences: SomeTensors) -> Tensor | None:
         """Run a layer on gradients of its output or states; return that of its input."""
@@ -165,19 +166,15 @@ class Sweep:
         *sequences, kept = self.kept.runs[index]
         choice = call.directions[index % len(call.directions)].choice
         again = TARGETS[call.target].computes_gates_again(choice.save)
+        wx: Any = self.rows.project(below, own.W) if again else None
+        masks = call.masks(self.tensors.ragged, self.kept.made, index)
+        weights = own.R, own.b if again else None, self.firsts[index], own.R_diag, own.params
         return Saved(
-            self.rows.project(below, own.W) if again else None,
-            own.R,
-            own.b if again else None,
-            self.firsts[index],
-            own.R_diag,
-            own.params,
-            sequences,
-            kept,
-            () if call.given else call.zero,
-            masks=call.masks(self.tensors.ragged, self.kept.made, index),
+            *(wx, *weights, masks, inputs_at(self.tensors.unweighted, index)),
+            states=sequences,
+            saved=kept,
+            zero=() if call.given else call.zero,
             by_head=call.by_head,
-            unweighted=inputs_at(self.tensors.unweighted, index),
             apart=call.samples > 0,
         )
 

@@ -22,7 +22,7 @@ from ...call.marks import never_traced
 from ...call.plain import alone, is_watched, treats_itself
 from ...call.settings import CallText, read_call, write_call
 from ...call.tensors import SomeTensors
-from ...program.seen import Entry, Seen, replayed
+from ...program.seen import Entry, Seen
 from ...targets.registry import TARGETS, target_of
 from ..check_saved import as_left
 from ..compute import forgets_wx, forward_of, gradients_of, inference_of
@@ -61,7 +61,7 @@ def _call(tensors: Sequence[Tensor], text: str) -> list[Tensor]:
         entry = _remember(key, tensors, call)
     run = partial(_forward, entry.call, written, tensors)
     with alone("rnnc::scan", x.device.type):
-        return replayed(entry.replays, "forward", tensors, run, alike=True)
+        return entry.replays.run("forward", tensors, run, alike=True)
 
 
 def _forward(call: Call, written: CallText, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -107,7 +107,7 @@ def plain_backward(
         entry = _remember(key, read, call) if same else Entry(call)
     run = partial(_backward, entry.call, written, gradients, tensors, results, needs, finish)
     with alone("rnnc::scan_backward", first.device.type):
-        return replayed(entry.replays, ("backward", finish), read, run, alike=True)
+        return entry.replays.run(("backward", finish), read, run, alike=True)
 
 
 def _backward(
@@ -161,7 +161,8 @@ def _remember(key: Hashable, tensors: Sequence[Tensor], call: Call) -> Entry:
     first = Entry(call)
     if not _calls.again(key):
         return first
-    return _calls.remember(key, tensors, first, TARGETS[call.target].replays(call)) or first
+    known = Entry(call, replays=TARGETS[call.target].replays(call))
+    return _calls.remember(key, tensors, known) or first
 
 
 def _by_themselves(gradients: Sequence[Tensor]) -> list[Tensor]:

@@ -29,8 +29,7 @@ def scan_projected(
     other result is each state of all layers after the last step.
     """
     x, states, weights, ragged, unweighted, _ = tensors
-    if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        check_wavefront(settings, OUTPUT, ragged, "reference", x.device.type)
+    check_wavefront(settings, tensors, OUTPUT, "reference")
     directions = len(settings.choices)
     count = len(weights) // (settings.layers * directions)
     parts = parts_of(weights, count, projection.order)

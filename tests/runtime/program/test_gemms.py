@@ -117,7 +117,7 @@ def test_the_gates_come_back_from_the_states(name, bias, reverse):
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     none = torch.empty(0)  # not read
-    saved = Saved(wx, R, b, initial, R_diag, (), states, none)
+    saved = Saved(wx, R, b, initial, R_diag, (), states=states, saved=none)
     found = gates_again(cell, saved, TORCH, reverse)
     saved = derive(cell, activations=False).saved
     assert found.shape == (STEPS, BATCH, HEADS, DIM, len(saved))

@@ -193,6 +193,7 @@ def driver(simulated_gpu, monkeypatch):
     monkeypatch.setattr(run, "with_handover", _handed)
     monkeypatch.setattr(together, "graph_of", driver.graph_of)
     monkeypatch.setattr(products, "multiplies", lambda *_: Product())
+    monkeypatch.setattr(schedule, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))
     monkeypatch.setattr(schedule, "device_limits", lambda _: limits_of("H200"))

@@ -155,7 +155,7 @@ def test_auto_runs_layers_one_by_one_where_the_last_chunk_s_product_needs_more_r
 ):
     asked, rows = [], CHUNK * BATCH
 
-    def bounded(hidden, gates, count, *rest):
+    def bounded(question, count):
         asked.append(count)
         return count == rows
 
@@ -171,7 +171,9 @@ def test_auto_runs_layers_one_by_one_where_the_last_chunk_s_product_needs_more_r
 
 def test_auto_asks_for_products_of_weights_as_they_are_aligned(driver, monkeypatch):
     asked = []
-    monkeypatch.setattr(schedule, "bounded_products", lambda *sizes: asked.append(sizes[3]))
+    monkeypatch.setattr(
+        schedule, "bounded_products", lambda question, _: asked.append(question.alignment)
+    )
     rnn, x = module(), torch.randn(CHUNKS * CHUNK, BATCH, 8)
     weight = rnn.weight_ih_l1
     weight.data = torch.empty(weight.numel() + 1)[1:].view_as(weight).copy_(weight.data)
