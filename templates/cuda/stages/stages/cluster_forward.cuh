@@ -107,7 +107,7 @@ struct StagedForward {
     }
     if (!computes || steps == 0) return;
     Words words;
-    items.collect_for<0>(words, items.state, lane);
+    items.collect_for<0>(words, items.state, push);
     push.publish_for<0>(words);
     push.swap_buffers();
     items.masks.begin_parts(a, inputs.time, first_row, steps);
@@ -168,7 +168,7 @@ struct StagedForward {
       statistics.collect<stage>(pushed, items.number);
       Words words;
       const auto compute = [&](auto& sigmoid) { items.compute_stage<stage>(next, sigmoid); };
-      with_stage_sigmoid<stage, true>(compute, [&] { items.collect_for<coming>(words, next, lane); });
+      with_stage_sigmoid<stage, true>(compute, [&] { items.collect_for<coming>(words, next, push); });
       if (!last || t + 1 < steps) push.publish_for<coming>(words);
     }
     if constexpr (!last && statistics_of(coming) > 0) push_statistics<coming>(t);

@@ -23,7 +23,28 @@ RNNC_CONSTEXPR int pushed_bytes(int stage) {
          Statistics::pushed_bytes(stage);
 }
 
+// Sends what StatePush does, in another order of lanes: those of one peer are neighbours. NOTE: so
+// its pieces, which are contiguous, take fewer packets. LEM of 3 x 256 took 0.995 us per step on an
+// H200, and takes 0.969.
 struct StagedPush : StatePush {
+  int lane;  // that sends in StatePush what this one sends here
+
+  RNNC_MEMBER void prepare(u32 shared, u32 rank, int first_unit, int split, int own) {
+    const int peer = own / kRows, row = own % kRows;
+    lane = kPack == 1 ? own : pin(row * kLanesPerPiece + peer);
+    StatePush::prepare(shared, rank, first_unit, split, lane);
+  }
+  // The piece of this lane from the values of all lanes, as StatePush::collect. Four bytes per
+  // element are in this order there.
+  template <typename T>
+  RNNC_MEMBER void collect(T, u32 (&words)[4], const real (&value)[kItems]) const {
+    if constexpr (sizeof(T) == 2) {
+      const u32 units = movmatrix_trans(pack(T{}, value[0], value[kItems - 1]));
+      repeat<4>([&](int i) { words[i] = __shfl_sync(~0u, units, lane / 4 * 4 + i); });
+    } else {
+      StatePush::collect(T{}, words, value, lane);
+    }
+  }
   // Sends the words of what a stage multiplies to all blocks.
   template <int stage>
   RNNC_MEMBER void publish_for(const Words& words) const {
@@ -35,6 +56,9 @@ struct StagedPush : StatePush {
       });
     });
   }
+
+ private:
+  static constexpr int kRows = 32 / kLanesPerPiece;  // of a warp
 };
 
 struct StagedItems : StagedForwardItems<Items, kItems> {
@@ -85,13 +109,14 @@ struct StagedItems : StagedForwardItems<Items, kItems> {
 
   // The words of what a stage multiplies: the states before the first one.
   template <int stage>
-  RNNC_MEMBER void collect_for(Words& words, const PerItem<States>& states, int lane) const {
+  RNNC_MEMBER void collect_for(Words& words, const PerItem<States>& states,
+                               const StagedPush& push) const {
     for_sources_of<stage>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       real each[kItems];
       repeat<kItems>(
           [&](int j) { each[j] = exists ? this->to_multiply<source>(states, 0, j) : real(0); });
-      StatePush::collect(Element{}, words[source], each, lane);
+      push.collect(Element{}, words[source], each);
     });
   }
 
