@@ -28,9 +28,9 @@ _NOTHING = nullcontext()
 
 
 class Ready(NamedTuple):
-    """Call that kernels run.
+    """Call that kernels run, with its tensors in the dtype of the call.
 
-    Its tensors, by name, flat and without None, are in the dtype of the call.
+    `flat` has the tensors in one tuple, and `given` those of them that are not None.
     """
 
     entry: Entry

@@ -198,10 +198,10 @@ def _number(field: float | Tensor) -> int:
 
 
 class Allocate(Op):
-    """Allocation of a tensor of the size, strides, dtype and device of one.
+    """Allocation of a tensor with the size, strides, dtype and device of another one.
 
-    Where a tensor that outlives the run is like it, `like` is the slot of that: torch makes a new
-    tensor like another one in half the time that it takes for one of given sizes.
+    `like` is the slot of such a tensor that outlives the run, if there is one. torch makes a tensor
+    like it in half the time that a tensor of given sizes takes.
     """
 
     __slots__ = ("_dtype", "_stride", "device", "like", "nbytes", "size", "slot")

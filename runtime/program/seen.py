@@ -130,10 +130,9 @@ class Replays:
             return compute()
         with Recorder(tensors) as recorder:
             results = compute()
-        parts = recorder.parts(results)
+        parts, program = recorder.parts(results), None
         if parts is not None:
-            parts = parts._replace(ops=self._join(parts.ops))
-        program = None if parts is None else Program(parts, tensors)
+            program = Program(parts._replace(ops=self._join(parts.ops)), tensors)
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[key] = _Known(guard_of(tensors), program)
