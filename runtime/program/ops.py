@@ -6,7 +6,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -197,11 +197,20 @@ def _number(field: float | Tensor) -> int:
     return number
 
 
+# Size, strides, dtype and device of a tensor.
+Kind = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
+
+
+def kind_of_tensor(tensor: Tensor) -> Kind:
+    """Return what allocations of tensors like one have in common."""
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device
+
+
 class Allocate(Op):
     """Allocation of a tensor with the size, strides, dtype and device of another one.
 
-    `like` is the slot of such a tensor that outlives the run, if there is one. torch makes a tensor
-    like it in half the time that a tensor of given sizes takes.
+    `like` is the slot of such a tensor, made before and not freed since, if there is one. torch
+    makes a tensor like it in half the time that a tensor of given sizes takes.
     """
 
     __slots__ = ("_dtype", "_stride", "device", "like", "nbytes", "size", "slot")
@@ -224,14 +233,11 @@ class Allocate(Op):
         self.size = view.size
         return True
 
-    def find_like(self, lasting: Mapping[int, Tensor]) -> None:
-        """Look for a tensor that is like it among some that outlive each run, by slot."""
+    @property
+    def kind(self) -> Kind:
+        """Kind of the tensor."""
         stride = self._stride or torch.empty(self.size, device="meta").stride()
-        own = self.size, stride, self._dtype, self.device
-        for slot, tensor in lasting.items():
-            if (tensor.shape, tensor.stride(), tensor.dtype, tensor.device) == own:
-                self.like = slot
-                return
+        return self.size, stride, self._dtype, self.device
 
     def __call__(self, running: Running) -> None:
         """Allocate it."""
@@ -351,16 +357,16 @@ class Overwrite(Op):
 class Free(Op):
     """Release of tensors that nothing reads again."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("slots",)
 
     def __init__(self, slots: tuple[int, ...]) -> None:
-        self._slots = slots
+        self.slots = slots
 
     def text(self, name: Name) -> str:
         """Return it in words."""
-        return f"free {', '.join(name(slot, 0) for slot in self._slots)}"
+        return f"free {', '.join(name(slot, 0) for slot in self.slots)}"
 
     def __call__(self, running: Running) -> None:
         """Release them."""
-        for slot in self._slots:
+        for slot in self.slots:
             running.tensors[slot] = None

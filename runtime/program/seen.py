@@ -11,7 +11,7 @@ from torch import Tensor
 from ..call.call import Call
 from ..call.plain import guard_of
 from ..call.tensors import SomeTensors
-from .ops import Allocate, Op, Running, aligned
+from .ops import Allocate, Free, Op, Running, aligned, kind_of_tensor
 from .recorder import Parts, Recorder
 
 _MOST = 16
@@ -30,10 +30,15 @@ class Program:
 
     def __init__(self, parts: Parts, inputs: Sequence[Tensor]) -> None:
         self.ops, self.results, self._empty = tuple(parts.ops), tuple(parts.results), parts.empty
-        lasting = dict(enumerate(inputs)) | {-1 - n: t for n, t in enumerate(parts.constants)}
+        slots = [*enumerate(inputs), *((-1 - n, t) for n, t in enumerate(parts.constants))]
+        there = {kind_of_tensor(tensor): slot for slot, tensor in slots[::-1]}
+        freed = {slot for op in self.ops if isinstance(op, Free) for slot in op.slots}
         for op in self.ops:
             if isinstance(op, Allocate):
-                op.find_like(lasting)
+                kind = op.kind
+                op.like = there.get(kind)
+                if op.slot not in freed:
+                    there.setdefault(kind, op.slot)
         constants = parts.constants[::-1]
         self._constants = [*[None] * parts.made, *constants]
         self._places = [*[0] * parts.made, *(tensor.data_ptr() for tensor in constants)]

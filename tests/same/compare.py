@@ -11,6 +11,7 @@ import math
 import shutil
 import statistics
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -98,6 +99,18 @@ def of_kernels(base: Tree, head: Tree) -> list[str]:
     return lines
 
 
+def _turns(
+    trees: list[Tree], cases: tuple[str, int, int, int], rounds: int
+) -> list[tuple[list[Record], list[Record]]]:
+    """Return the records of both trees in each round, which they begin in turn."""
+    found = []
+    for number in range(rounds):
+        turns = trees if number % 2 == 0 else trees[::-1]
+        records = {tree: tree.run(*cases) for tree in turns}
+        found.append((records[trees[0]], records[trees[1]]))
+    return found
+
+
 def main(
     base: Annotated[Path, typer.Argument(help="A checkout of before.")],
     head: Annotated[Path, typer.Argument(help="A checkout of now.")],
@@ -106,8 +119,11 @@ def main(
     count: Annotated[int, typer.Option(min=1, help="How many cases.")] = 300,
     rounds: Annotated[int, typer.Option(min=1, help="How often each side is run.")] = 3,
     repeat: Annotated[int, typer.Option(min=0, help="Timed calls per case; 0 for none.")] = 7,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; 1 for times.")] = 1,
 ) -> None:
     """Run the cases with both packages, and fail if anything differs."""
+    if jobs > 1 and repeat:
+        raise typer.BadParameter("processes beside each other change times: --repeat 0 has none")
     console = Console(soft_wrap=True)
     trees = []
     for name, checkout in (("base", base), ("head", head)):
@@ -116,17 +132,19 @@ def main(
         copy_package(checkout, trees[-1].package)
     lines, failed = list[str](), list[str]()
     timed: list[tuple[list[Record], list[Record]]] = []
-    for first in range(0, count, _BATCH):
-        end = min(first + _BATCH, count)
-        wrong: set[str] = set()
-        for number in range(rounds):
-            turns = trees if number % 2 == 0 else trees[::-1]
-            found = {tree: tree.run(device, first, end, repeat) for tree in turns}
-            timed.append((found[trees[0]], found[trees[1]]))
-            wrong |= {*differences(*timed[-1])}
-        lines += sorted(wrong)
-        failed += [record["text"] for record in timed[-1][1] if "error" in record]
-        console.print(f"cases {first} to {end - 1}: {len(wrong)} differences")
+    with ThreadPoolExecutor(jobs) as pool:
+        begun = []
+        for first in range(0, count, _BATCH):
+            end = min(first + _BATCH, count)
+            batch = pool.submit(_turns, trees, (device, first, end, repeat), rounds)
+            begun.append((first, end, batch))
+        for first, end, batch in begun:
+            found = batch.result()
+            timed += found
+            wrong = {line for each in found for line in differences(*each)}
+            lines += sorted(wrong)
+            failed += [record["text"] for record in found[-1][1] if "error" in record]
+            console.print(f"cases {first} to {end - 1}: {len(wrong)} differences")
     lines += of_kernels(*trees)
     if repeat:
         found_slower, table = slower(timed)

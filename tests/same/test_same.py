@@ -116,7 +116,7 @@ def test_three_planted_differences_are_found(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", planted)
     with (planted / "api" / "__init__.py").open("a", encoding="utf-8") as file:
         file.write(PLANTED)
-    header = min((planted / "templates" / "cpu").rglob("*.h"))
+    header = planted / "templates" / "cpu" / "lib" / "layout.h"
     header.write_text(header.read_text("utf-8") + "// planted\n", "utf-8")
     work = tmp_path / "work"
     command = [sys.executable, HERE / "compare.py", ROOT, planted, "--work", work]

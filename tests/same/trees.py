@@ -60,7 +60,7 @@ class Tree(NamedTuple):
             RuntimeError: the process fails, or imports another rnnc.
         """
         self.work.mkdir(parents=True, exist_ok=True)
-        output = self.work / "record.jsonl"
+        output = self.work / f"record-{first}.jsonl"  # several processes may run
         output.unlink(missing_ok=True)
         numbers = map(str, (first, end, repeat))
         path = os.pathsep.join([str(self.package), os.environ.get("PYTHONPATH", "")])

@@ -65,13 +65,15 @@ def check_program(program, inputs):
     for number, op in enumerate(program.ops):
         what = f"operation {number}, {type(op).__name__}"
         if isinstance(op, Allocate):
+            if op.like is not None and not (op.like < 0 or op.like in there):
+                raise ProgramError(f"{what} is of a tensor like one that is gone")
             there.add(op.slot)
         elif isinstance(op, AllocateTogether):
             there.update(slot for slot, _ in op._offsets)
         elif isinstance(op, Operate):
             there.update(op._slots)
         elif isinstance(op, Free):
-            there -= set(op._slots)
+            there -= set(op.slots)
         for each in getattr(op, "ops", [op]):
             used = {slot for _, slot, _ in each.places} if isinstance(each, Addressed) else set()
             if not {slot for slot in used if slot >= 0} <= there:
@@ -217,6 +219,10 @@ def test_the_check_finds_what_is_wrong(lowered):
             check_program(program, inputs)
     program.ops = ops
     check_program(program, inputs)
+    one = next(op for op in ops if isinstance(op, Allocate))
+    one.like = one.slot
+    with pytest.raises(ProgramError, match="like one that is gone"):
+        check_program(program, inputs)
 
 
 def test_each_wait_of_a_wavefront_names_what_is_written_before(lowered):
