@@ -10,15 +10,22 @@ from torch import Tensor
 from .call import Call
 from .forms import LayerWeights
 from .layer_call import LayerCall
-from .tensors import Gradients, Saved, SomeTensors, Stepped
+from .tensors import Gradients, LayerResults, Saved, SomeTensors, Stepped
 
 
 class LayersCall(NamedTuple):
-    """Call of layers, with the tensors of each besides its input; `drawn` are masks of dropout."""
+    """Call of layers, with the tensors of each besides its input.
+
+    Attributes:
+        first: the states before the first step.
+        to: as in `ScanInputs`.
+        drawn: the mask of each dropout, where the caller draws them.
+    """
 
     call: Call
     weights: Sequence[LayerWeights]
     first: Sequence[Sequence[Tensor]]
+    to: Sequence[LayerResults | None] = ()
     drawn: Sequence[Tensor] = ()
 
     @property

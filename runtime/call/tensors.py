@@ -29,11 +29,11 @@ SomeTensors = Sequence[Tensor | None]
 
 
 class LayerResults(NamedTuple):
-    """Tensors without gaps for the results of a layer's only step.
+    """Tensors without gaps for results of a direction of a layer.
 
     Attributes:
-        output: (1, B, N, D); None for a new tensor.
-        last: each new state, (B, N, D).
+        output: of its only step, (1, B, N, D); None for a new tensor.
+        last: each state after the last step, (B, N, D).
     """
 
     output: Tensor | None
@@ -54,7 +54,7 @@ class ScanInputs:
         masks: how each row takes each step; None where all rows run all steps without a reset.
         unweighted: the cell's inputs that no weight multiplies, in its order: (B, T, N, D) each,
             with 1 in place of a size where all have one value.
-        to: tensors for the results, of a target that captures single steps; None for new ones.
+        to: tensors for results, of a target that `takes_results`; None for new ones.
     """
 
     wx: Tensor
@@ -203,10 +203,3 @@ class Stepped(NamedTuple):
     output: Tensor
     last: States
     saved: Tensor | None
-
-    def of_layer(self, layer: int, heads: int) -> LayerResults:
-        """Return the tensors of a layer's results, of so many heads, by its number."""
-        *_, batch, hidden = self.output.shape
-        plane = batch, heads, hidden // heads
-        output = self.output.view(1, *plane) if layer == len(self.last[0]) - 1 else None
-        return LayerResults(output, [last[layer].view(plane) for last in self.last])

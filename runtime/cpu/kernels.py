@@ -53,7 +53,7 @@ def forward(
         wanted or keeps or masks is not None or state in counts.sources
         for state, wanted in enumerate(stored)
     ]
-    last = [new(batch, heads, dim) for _ in stored]
+    last = inputs.to.last if inputs.to else [new(batch, heads, dim) for _ in stored]
     states = [
         new(steps, batch, heads, dim) if own else end for own, end in zip(kept, last, strict=True)
     ]

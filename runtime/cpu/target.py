@@ -31,6 +31,7 @@ class CpuTarget(Target):
     takes_masks = True
     takes_inputs = True
     takes_stages = True
+    takes_results = True
     reads_by_address = True
     takes_steps = True
     most_shared = 2**18

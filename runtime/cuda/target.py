@@ -51,6 +51,7 @@ class CudaTarget(Target):
     takes_masks = True
     takes_inputs = True
     takes_stages = True
+    takes_results = True
     takes_steps = True
     at_once = True
     most_shared = 2 * 2**20

@@ -15,9 +15,7 @@ from torch import Tensor
 from ...cellspec.errors import kind_of
 from ...errors import TensorError
 from ..call.plain import all_plain, check_memory, treats_itself
-
-# The shape and dtype of a saved tensor; None where there was none.
-SavedKind = tuple[torch.Size, torch.dtype] | None
+from ..program.seen import SavedKind
 
 
 def as_left(saved: Sequence[Any], kinds: Sequence[SavedKind], device: torch.device) -> list[Any]:

@@ -68,7 +68,8 @@ class Node(torch.autograd.Function):
         results, saved = found[:count], (first, *flat[1:], *found[count:])
         ctx.entry, ctx.spent = entry, False
         ctx.inputs, ctx.device = len(flat), results[0].device
-        ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
+        if entry.kinds is None:
+            entry.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
         if not call.single:
@@ -176,7 +177,8 @@ def _as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
     entry: Entry = ctx.entry
     if entry.saved_alike(saved):
         return saved
-    found = as_left(saved, ctx.kinds, ctx.device)
+    assert entry.kinds is not None  # a forward came before
+    found = as_left(saved, entry.kinds, ctx.device)
     if all(map(is_, found, saved)):
         entry.remember_saved(saved)
     return found

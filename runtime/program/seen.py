@@ -19,6 +19,8 @@ _MOST = 16
 # Gives the handle of the current stream of a device; None where nothing can be replayed on it.
 StreamOf = Callable[[torch.device], int | None]
 Join = Callable[[Sequence[Op]], Sequence[Op]]
+# The shape and dtype of a saved tensor; None where there was none.
+SavedKind = tuple[torch.Size, torch.dtype] | None
 # Tensors, and None for each that there is not.
 Results = list[Any]
 
@@ -157,9 +159,11 @@ class Entry:
         options: what the caller had set.
         replays: of calls like it; `NEVER` where none is recorded.
         guard: compares tensors with those of the call; None if no other call has this entry.
+        kinds: shape and dtype of each tensor that a backward reads, None for each that there is
+            not; None before the first forward.
     """
 
-    __slots__ = ("_saved", "call", "forgets_x", "guard", "options", "replays")
+    __slots__ = ("_saved", "call", "forgets_x", "guard", "kinds", "options", "replays")
 
     def __init__(
         self,
@@ -171,6 +175,7 @@ class Entry:
         self.call, self.forgets_x, self.options = call, forgets_x, options
         self.replays = replays
         self.guard: Callable[..., bool] | None = None
+        self.kinds: Sequence[SavedKind] | None = None
         self._saved: dict[Hashable, Callable[..., bool]] = {}
 
     def alike(self, tensors: Sequence[Tensor]) -> bool:

@@ -36,6 +36,7 @@ class Target(ABC):
         takes_masks: whether its calls take lengths and resets.
         takes_inputs: whether its calls take inputs that no weight multiplies.
         takes_stages: whether its kernels run cells that call gates or reduce over units.
+        takes_results: whether its `forward` writes results to `ScanInputs.to`.
         reads_by_address: whether R, b and R_diag of one head may have any shape, those of several
             heads any strides.
         takes_steps: whether it has kernels for a single step: `step` and `step_backward`. They run
@@ -52,6 +53,7 @@ class Target(ABC):
     takes_masks = False
     takes_inputs = False
     takes_stages = False
+    takes_results = False
     reads_by_address = False
     takes_steps = False
     variants_of_wx: tuple[str, ...] = ()

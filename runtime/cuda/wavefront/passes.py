@@ -94,7 +94,8 @@ class ForwardPass(Pass):
 
     def _begin(self, layer: int, run: LaterLaunch | None, ready: Prepared) -> Between | None:
         asked, own = self.asked, self.asked.weights[layer]
-        inputs = ScanInputs(self.wx, own.R, own.b, asked.first[layer], own.R_diag, own.params)
+        given = own.R, own.b, asked.first[layer], own.R_diag, own.params
+        inputs = ScanInputs(self.wx, *given, to=asked.to[layer])
         self.results.append(
             kernels.forward(
                 ready,

@@ -20,7 +20,9 @@ from .given import (
     joint_states,
     joint_weights,
     lanes_for,
+    new_lasts,
     packed_weights,
+    results_for,
     states_for,
     weights_for,
 )
@@ -77,27 +79,25 @@ def forward_layers(
     elif call.by_head:
         weights = packed_weights(target, weights)
     firsts = list(states_for(run, x, batch, states))
-    asked = LayersCall(run, weights, firsts, () if drawn is None else drawn.unbind(0))
+    output, lasts = (None, new_lasts(call, x, batch)) if to is None else (to.output, to.last)
+    own = results_for(run, output, lasts)
+    asked = LayersCall(run, weights, firsts, own, () if drawn is None else drawn.unbind(0))
     found = target.forward_layers(asked, x) if run.at_once and target.at_once else None
     rows = layer_rows(run, (steps, batch), tensors)
-    results, masks = found or _one_by_one(asked, tensors, made, rows, to)
+    results, masks = found or _one_by_one(asked, tensors, made, rows)
     sequences = joined_states(run, rows, [result.states for result in results])
     kept = Kept(masks, [(*result.states, result.saved) for result in results], made)
     if call.takes_wx:
         return [*sequences, *results[0].last], kept
-    if to is not None:
-        return [*sequences, *to.last], kept
-    lasts = zip(*(result.last for result in results), strict=True)
+    if lasts:
+        return [*sequences, *lasts], kept
+    parts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
-        return [*sequences, *[stacked(call, each, moves) for each in lasts]], kept
+        return [*sequences, *[stacked(call, each, moves) for each in parts]], kept
 
 
 def _one_by_one(
-    asked: LayersCall,
-    tensors: Tensors,
-    made: MadeMasks | None,
-    rows: LayerRows,
-    to: Stepped | None,
+    asked: LayersCall, tensors: Tensors, made: MadeMasks | None, rows: LayerRows
 ) -> tuple[list[Forward], list[Tensor]]:
     """Return the results of all layers, one after the other, and the mask of each dropout."""
     call, x, directions = asked.call, tensors.x, len(asked.call.directions)
@@ -118,8 +118,8 @@ def _one_by_one(
                 inputs = inputs_at(tensors.unweighted, index)
                 with lanes.lane(direction):
                     own = call.masks(tensors.ragged, made, index)
-                    last = None if to is None else to.of_layer(layer, call.heads)
-                    given = R, b, asked.first[index], R_diag, params, own, inputs, last
+                    first, to = asked.first[index], asked.to[index]
+                    given = R, b, first, R_diag, params, own, inputs, to
                     results.append(_forward(layer_call, rows, x, W, given))
     return results, masks
 

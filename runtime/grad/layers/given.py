@@ -9,7 +9,7 @@ from torch import Tensor
 from ...call.call import Call
 from ...call.forms import LayerWeights
 from ...call.ragged import Ragged
-from ...call.tensors import SomeTensors
+from ...call.tensors import LayerResults, SomeTensors
 from ...targets.by_torch import ONE_LANE, Lanes, Moves
 from ...targets.registry import TARGETS
 from ...targets.target import Target
@@ -38,6 +38,33 @@ def states_for(
         yield list(states)
     else:
         yield from ([s[index].reshape(shape) for s in states] for index in range(call.parts))
+
+
+def new_lasts(call: Call, like: Tensor, batch: int) -> Sequence[Tensor]:
+    """Return a new tensor for each state after the last step, which kernels fill, of all layers.
+
+    There is none where kernels give tensors of their own.
+    """
+    if call.takes_wx or call.both is not None or not TARGETS[call.target].takes_results:
+        return ()
+    shape = call.parts, batch, call.heads * call.dim
+    return [like.new_empty(shape) for _ in call.initial_values]
+
+
+def results_for(
+    call: Call, output: Tensor | None, lasts: Sequence[Tensor]
+) -> list[LayerResults | None]:
+    """Return the tensors for the results of each direction of each layer; None for new ones.
+
+    `output` is of a single step, (..., B, hidden), and `lasts` as in `new_lasts`.
+    """
+    if not lasts:
+        return [None] * call.runs
+    plane = lasts[0].shape[1], call.heads, call.dim
+    found = [LayerResults(None, [s[i].view(plane) for s in lasts]) for i in range(call.parts)]
+    if output is not None:
+        found[-1] = found[-1]._replace(output=output.view(1, *plane))
+    return [*found]
 
 
 def lanes_for(call: Call, x: Tensor, steps: int) -> Lanes:

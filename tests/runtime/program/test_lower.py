@@ -209,7 +209,7 @@ def test_the_check_finds_what_is_wrong(lowered):
         return (*ops[:place], *ops[place + 1 :])
 
     for name, why in (
-        ("Allocate", "memory that is gone"),
+        ("Allocate", "that is gone"),
         ("Fork", "not forked"),
         ("Enter", "did not enter"),
         ("Join", "left behind"),
