@@ -22,10 +22,7 @@ COUNTERS: dict[str, tuple[str, ...]] = {
         f"sm__pipe_tensor_op_hmma_cycles_active.{_PEAK}_active",
         f"sm__inst_executed_pipe_tensor.{_PEAK}_active",
     ),
-    "issue slots %": (
-        f"smsp__issue_active.{_PEAK}_active",
-        f"sm__inst_issued.{_PEAK}_active",
-    ),
+    "issue slots %": (f"smsp__issue_active.{_PEAK}_active", f"sm__inst_issued.{_PEAK}_active"),
     "shared memory %": (
         f"l1tex__data_pipe_lsu_wavefronts_mem_shared.{_PEAK}_active",
         f"l1tex__data_pipe_lsu_wavefronts.{_PEAK}_active",

@@ -41,7 +41,7 @@ class LayersCall(NamedTuple):
 
 
 class LayersRead(NamedTuple):
-    """What the backward of a call of layers reads, and where it puts gradients.
+    """Tensors that the backward of all layers reads, and what takes the gradients.
 
     Attributes:
         x: the input, (T, B, input).

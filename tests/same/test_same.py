@@ -95,6 +95,8 @@ def test_kernels_that_differ_are_named(tmp_path):
         (tree.work / "cache").mkdir(parents=True)
         (tree.work / "sources").write_text("lstm.cpp 1\n", "utf-8")
         (tree.work / "cache" / f"lstm-{tree.work.name}.so").write_bytes(b"same")
+        log = f"Compile time = {len(tree.work.name)}.{id(tree)} ms".encode()
+        (tree.work / "cache" / f"lstm-{tree.work.name}.cubin").write_bytes(log + b"same")
         (tree.work / "cache" / f"lstm-{tree.work.name}.memo").write_text(tree.work.name, "utf-8")
     assert compare.of_kernels(*trees) == []
     (trees[1].work / "cache" / "lstm-head.so").write_bytes(b"other")
