@@ -25,7 +25,7 @@ class Given(Weighted):
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
         check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
         if states is not None:
-            batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
+            batch = () if x.ndim == 2 else (x.shape[0 if self.batch_first else 1],)
             self._check_states(states, batch, x)
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:

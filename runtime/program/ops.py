@@ -234,7 +234,7 @@ class Allocate(Op):
         return True
 
     @property
-    def kind(self) -> Kind:
+    def makes(self) -> Kind:
         """Kind of the tensor."""
         stride = self._stride or torch.empty(self.size, device="meta").stride()
         return self.size, stride, self._dtype, self.device

@@ -37,7 +37,7 @@ class Program:
         freed = {slot for op in self.ops if isinstance(op, Free) for slot in op.slots}
         for op in self.ops:
             if isinstance(op, Allocate):
-                kind = op.kind
+                kind = op.makes
                 op.like = there.get(kind)
                 if op.slot not in freed:
                     there.setdefault(kind, op.slot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc import Gate, State, relu
 
 SIZES = {"block": 32, "cluster": 136, "grid": 256, "alternating": 40, "auto": 64}
 
@@ -78,6 +79,21 @@ def check_every_gradient(variant, name, dtype, save, directions):
         scale = right.norm() + 1e-30
         error, peer = ((of[key].double() - right).norm() / scale for of in (found, torchs))
         assert error <= 2 * peer + 8 * torch.finfo(dtype).eps, (key, error.item(), peer.item())
+
+
+@rnnc.cell
+def never_positive(z: Gate, h: State):
+    """Most of its values are -0."""
+    return -relu(z)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_last_state_has_the_bits_of_the_last_step(layers):
+    rnn = rnnc.RNN(never_positive, 12, 64, num_layers=layers, device="cuda")
+    y, (h,) = rnn(torch.randn(6, 4, 12, device="cuda"))
+    assert (y[-1] == 0).any()
+    assert torch.signbit(y[y == 0]).all()
+    assert torch.equal(y[-1].view(torch.int32), h[-1].view(torch.int32))
 
 
 def test_dropout_s_masks_are_the_same_in_the_backward():

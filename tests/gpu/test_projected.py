@@ -50,6 +50,15 @@ def test_as_torchs_lstm(both, given, steps):
         )
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_a_compiled_module_that_gets_states(both):
+    rnn = rnnc.RNN(rnnc.cells.lstm, INPUT, HIDDEN, bidirectional=both, proj_size=P, device="cuda")
+    x = torch.randn(T, B, INPUT, device="cuda")
+    states = [torch.randn(1 + both, B, width, device="cuda") for width in (P, HIDDEN)]
+    wanted, found = rnn(x, states), torch.compile(rnn, fullgraph=True)(x, states)
+    torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("given", [False, True])
 def test_torchs_module_on_kernels(given, monkeypatch):
     """`rnnc.nn.LSTM` with a projection; torch's own forward must not run."""

@@ -116,6 +116,7 @@ def main(
     head: Annotated[Path, typer.Argument(help="A checkout of now.")],
     work: Annotated[Path, typer.Option(help="A folder for packages, kernels and records.")],
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    first: Annotated[int, typer.Option(min=0, help="The first case.")] = 0,
     count: Annotated[int, typer.Option(min=1, help="How many cases.")] = 300,
     rounds: Annotated[int, typer.Option(min=1, help="How often each side is run.")] = 3,
     repeat: Annotated[int, typer.Option(min=0, help="Timed calls per case; 0 for none.")] = 7,
@@ -131,27 +132,31 @@ def main(
         trees.append(Tree(work.resolve() / name / "package", work.resolve() / name))
         copy_package(checkout, trees[-1].package)
     lines, failed = list[str](), list[str]()
+
+    def tell(found: list[str]) -> None:
+        lines.extend(found)
+        for line in found:
+            console.print(line, markup=False)
+
     timed: list[tuple[list[Record], list[Record]]] = []
     with ThreadPoolExecutor(jobs) as pool:
         begun = []
-        for first in range(0, count, _BATCH):
-            end = min(first + _BATCH, count)
-            batch = pool.submit(_turns, trees, (device, first, end, repeat), rounds)
-            begun.append((first, end, batch))
-        for first, end, batch in begun:
+        for begin in range(first, first + count, _BATCH):
+            end = min(begin + _BATCH, first + count)
+            batch = pool.submit(_turns, trees, (device, begin, end, repeat), rounds)
+            begun.append((begin, end, batch))
+        for begin, end, batch in begun:
             found = batch.result()
             timed += found
             wrong = {line for each in found for line in differences(*each)}
-            lines += sorted(wrong)
             failed += [record["text"] for record in found[-1][1] if "error" in record]
-            console.print(f"cases {first} to {end - 1}: {len(wrong)} differences")
-    lines += of_kernels(*trees)
+            console.print(f"cases {begin} to {end - 1}: {len(wrong)} differences")
+            tell(sorted(wrong))
+    tell(of_kernels(*trees))
     if repeat:
         found_slower, table = slower(timed)
-        lines += found_slower
         console.print(table)
-    for line in lines:
-        console.print(line, markup=False)
+        tell(found_slower)
     for text in failed:
         console.print(f"ends with an error: {text}", markup=False)
     sources = len(trees[1].sources())

@@ -182,12 +182,13 @@ class Direction(NamedTuple):
         states, more = [state, *others], self.unweighted
         found: list[list[Tensor]] = []
         if h is not None and len(x):
+            # The compiler of torch 2.11 takes no bool for an index.
+            first, later = (1, 0) if reverse else (0, 1)
             sizes = [len(x) - 1, 1] if reverse else [1, len(x) - 1]
             parts = torch.split(x, sizes)
             steps = [torch.split(u, sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
-            entering = [u[reverse] for u in steps]
-            x, more = parts[not reverse], [u[not reverse] for u in steps]
-            states = self._single(parts[reverse], h, others, entering)
+            states = self._single(parts[first], h, others, [u[first] for u in steps])
+            x, more = parts[later], [u[later] for u in steps]
             stored = states if self.every else states[:1]
             found.append([state.unsqueeze(0) for state in stored])
         if len(x) or not found:
