@@ -60,7 +60,7 @@ class CpuTarget(Target):
         """Return a state of one value, which all calls share."""
         return _constant(like.dtype, shape, value)
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays:
+    def replays(self, call: Call) -> Replays:
         """Return what records calls and replays them; none does a step, which is one call of C."""
         return NEVER if call.single else Replays(settings_of_torch)
 

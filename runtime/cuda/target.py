@@ -40,7 +40,7 @@ from .saved import saved_shape
 from .step.backward import backward_step
 from .step.forward import forward_step
 from .step.graph import capture
-from .together import step_together
+from .together import issued_together
 from .wavefront.passes import backward_layers, forward_layers
 
 
@@ -90,9 +90,9 @@ class CudaTarget(Target):
             return like.new_full(shape, value)
         return constant(like.dtype, like.device, current_stream(index), shape, value)
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays:
+    def replays(self, call: Call) -> Replays:
         """Return the store that records calls and replays them, on the stream that each uses."""
-        return Replays(stream_with_room, step_together) if is_step else Replays(stream_with_room)
+        return Replays(stream_with_room, issued_together)
 
     def runs_as_one_row(
         self, cell: CellSpec, choice: Choice, wx: Tensor, batch: int, steps: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Running
+from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Overwrite, Running
 from .driver.graphs import Graph, graph_of
 from .launch import Fill, Launch
 from .products.multiply import Multiply
@@ -15,7 +15,8 @@ _MOST_GRAPHS = 4
 # To make a graph takes as long as some launches save. Where addresses keep changing, no more are
 # made; where they change now and then, launches pay for new ones.
 _COST, _MOST_SAVED = 4, 32  # launches
-_FEWEST = 3  # launches of a step that a graph replaces
+_FEWEST = 3  # launches that a graph replaces
+_MOST_MORE = 2 * 2**20  # bytes: what torch's allocator takes at once, at least
 
 
 class Together(Op):
@@ -72,17 +73,36 @@ class Together(Op):
             op(running)
 
 
-def step_together(ops: Sequence[Op]) -> Sequence[Op]:
-    """Return the operations of a single step with its launches as one, behind its allocations.
+def issued_together(ops: Sequence[Op]) -> Sequence[Op]:
+    """Return the operations of a call with its launches as one, behind its allocations.
 
-    They stay as they are where there is other work than launches on the current stream, or little.
-    The steps of an alternating plan are other work: they are graphs with memory of their own, which
-    belongs to the stream that they are launched on.
+    They stay as they are where there is other work than launches on the current stream, or little,
+    or where they would hold much more memory at once. The steps of an alternating plan are other
+    work: they are graphs with memory of their own, which belongs to the stream that they are
+    launched on.
     """
     memory = [op for op in ops if isinstance(op, Allocate | AllocateTogether)]
-    freed = [op for op in ops if isinstance(op, Free)]
+    told, freed = ([op for op in ops if isinstance(op, kind)] for kind in (Overwrite, Free))
     work = [op for op in ops if isinstance(op, Launch | Fill | Multiply) and op.lane is None]
-    if len(work) < _FEWEST or len(memory) + len(freed) + len(work) < len(ops):
+    ordered = len(memory) + len(told) + len(freed) + len(work) == len(ops)
+    if not ordered or len(work) < _FEWEST or _more_memory(ops) > _MOST_MORE:
         return ops
     slots = sorted({slot for op in work for _, slot, _ in op.places})
-    return [*memory, Together(None, work, slots), *freed]
+    return [*memory, *told, Together(None, work, slots), *freed]
+
+
+def _more_memory(ops: Sequence[Op]) -> int:
+    """Return the bytes by which memory grows if all of it is there from the first op to the last.
+
+    It is compared with the largest that operations in their order have at once.
+    """
+    there: dict[int, int] = {}
+    most = now = 0
+    for op in ops:
+        if isinstance(op, Allocate | AllocateTogether):
+            there[op.slot] = op.nbytes
+            now += op.nbytes
+        elif isinstance(op, Free):
+            now -= sum(there.get(slot, 0) for slot in op.slots)
+        most = max(most, now)
+    return sum(there.values()) - most

@@ -255,21 +255,21 @@ class Allocate(Op):
 class AllocateTogether(Op):
     """Allocation of one piece of memory, of the first slot, for tensors used by address alone."""
 
-    __slots__ = ("_device", "_offsets", "_size", "_slot")
+    __slots__ = ("_device", "_offsets", "nbytes", "slot")
 
     def __init__(self, offsets: dict[int, int], size: int, device: torch.device) -> None:
-        self._offsets, self._slot = tuple(offsets.items()), next(iter(offsets))
-        self._size, self._device = size, device
+        self._offsets, self.slot = tuple(offsets.items()), next(iter(offsets))
+        self.nbytes, self._device = size, device
 
     def text(self, name: Name) -> str:
         """Return it in words."""
         names = ", ".join(name(slot, 0) for slot, _ in self._offsets)
-        return f"allocate {names} in one piece, {bytes_text(self._size)}"
+        return f"allocate {names} in one piece, {bytes_text(self.nbytes)}"
 
     def __call__(self, running: Running) -> None:
         """Allocate them."""
-        memory = torch.empty(self._size, dtype=torch.uint8, device=self._device)
-        running.tensors[self._slot] = memory
+        memory = torch.empty(self.nbytes, dtype=torch.uint8, device=self._device)
+        running.tensors[self.slot] = memory
         begin = memory.data_ptr()
         for slot, offset in self._offsets:
             running.addresses[slot] = begin + offset

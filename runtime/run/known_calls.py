@@ -56,9 +56,7 @@ def remember_ready(calls: Seen, key: Hashable, x: Tensor, ready: Ready, options:
     if ready.tensors.x is not x or torch.is_autocast_enabled(x.device.type):
         return
     call = ready.entry.call
-    is_step = not call.single and sizes_of(call, x, ready.tensors.ragged)[0] == 1
-    replays = TARGETS[call.target].replays(call, is_step)
-    entry = Entry(call, ready.entry.forgets_x, options, replays)
+    entry = Entry(call, ready.entry.forgets_x, options, TARGETS[call.target].replays(call))
     calls.remember(key, ready.given, entry)
 
 

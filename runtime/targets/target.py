@@ -139,8 +139,8 @@ class Target(ABC):
             index: of the device; None for the current one.
         """
 
-    def replays(self, call: Call, is_step: bool = False) -> Replays:
-        """Return what records calls, or sequences of one step, and replays them."""
+    def replays(self, call: Call) -> Replays:
+        """Return what records calls like one, and replays them."""
         return NEVER
 
     def moves(self) -> Moves:

@@ -14,11 +14,19 @@ from rnnc.runtime.call.call import Tensors
 from rnnc.runtime.call.settings import Asked, call_of
 from rnnc.runtime.cuda.alternating.run import Steps
 from rnnc.runtime.cuda.driver.device import describe
-from rnnc.runtime.cuda.together import Together, step_together
+from rnnc.runtime.cuda.launch import Fill, Launch
+from rnnc.runtime.cuda.together import Together, issued_together
 from rnnc.runtime.grad.compute import forward_of
 from rnnc.runtime.program import lower as lowering
 from rnnc.runtime.program.lower import lower
-from rnnc.runtime.program.ops import Addressed, Allocate, AllocateTogether, Free, Operate
+from rnnc.runtime.program.ops import (
+    Addressed,
+    Allocate,
+    AllocateTogether,
+    Free,
+    Operate,
+    Overwrite,
+)
 
 
 @rnnc.cell
@@ -136,7 +144,7 @@ def test_a_step_by_the_kernels_of_sequences_is_issued_together(name, heads, lowe
     program_of(rnnc.cells.get(name), Sizes(heads, 768 // heads, steps=1), "H200")
     (program, inputs), (backward, _) = lowered
     work = [op for op in program.ops if isinstance(op, Addressed)]
-    program.ops = step_together(program.ops)
+    program.ops = issued_together(program.ops)
     check_program(program, inputs)
     (one,) = [op for op in program.ops if not isinstance(op, Allocate | AllocateTogether | Free)]
     assert isinstance(one, Together)
@@ -144,7 +152,30 @@ def test_a_step_by_the_kernels_of_sequences_is_issued_together(name, heads, lowe
     assert one.lane is None
     # Operators of torch allocate what they return: a graph would not see that.
     assert any(isinstance(op, Operate) for op in backward.ops)
-    assert step_together(backward.ops) is backward.ops
+    assert issued_together(backward.ops) is backward.ops
+
+
+def test_launches_of_a_short_call_are_issued_together(lowered):
+    program_of(rnnc.cells.lstm, Sizes(1, 512, layers=4, steps=4, batch=2), "H200")
+    for program, inputs in lowered:
+        before = [type(op) for op in program.ops]
+        program.ops = issued_together(program.ops)
+        check_program(program, inputs)
+        kinds = [type(op) for op in program.ops]
+        assert kinds.count(Together) == 1
+        assert Launch not in kinds
+        after = kinds[kinds.index(Together) :]
+        assert Overwrite not in after
+        assert kinds.count(Overwrite) == before.count(Overwrite)
+    assert Overwrite in kinds  # the backward overwrites what the forward saved
+
+
+@pytest.mark.parametrize(("mib", "together"), [(2, True), (3, False)])
+def test_launches_stay_apart_where_they_would_hold_more_memory(mib, together):
+    """Together, all memory is there at once."""
+    one, fill = torch.empty(mib << 20, dtype=torch.uint8), Fill(torch.zeros(1), 0)
+    ops = [Allocate(0, one), fill, Free((0,)), Allocate(1, one), fill, fill, Free((1,))]
+    assert (issued_together(ops) is not ops) is together
 
 
 def test_steps_of_an_alternating_plan_stay_outside_of_a_graph(lowered):
@@ -153,7 +184,7 @@ def test_steps_of_an_alternating_plan_stay_outside_of_a_graph(lowered):
     program_of(rnnc.cells.get("joint_norm_lstm"), sizes, "H200")
     program, _ = lowered[0]
     assert any(isinstance(op, Steps) for op in program.ops)
-    assert step_together(program.ops) is program.ops
+    assert issued_together(program.ops) is program.ops
 
 
 @pytest.mark.parametrize(("cell", "carried"), [("mingru", 1), ("lru", 2)])
@@ -168,7 +199,7 @@ def test_a_scan_needs_24_bytes_per_state_channel_and_tile(cell, carried, steps, 
     weights = 2 * 96 * 96 * 2 * len(cell.input_gates) + 4096
     for (program, _), kernel in zip(lowered, (plan.forward, plan.backward), strict=True):
         each = 24 * carried + 4 * sums * (kernel.direction == "backward")
-        needed = sum(op._size for op in program.ops if isinstance(op, AllocateTogether))
+        needed = sum(op.nbytes for op in program.ops if isinstance(op, AllocateTogether))
         # What is alone has no piece of memory to share: bytes, in one axis.
         alone = [op for op in program.ops if isinstance(op, Allocate) and len(op.size) == 1]
         needed += sum(op.nbytes for op in alone)
