@@ -55,8 +55,8 @@ class Together(Op):
 
     def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
         """Make a graph for some addresses; None where the driver refuses, as without memory."""
-        if len(self._graphs) == _MOST_GRAPHS:
-            del self._graphs[next(iter(self._graphs))]
+        if len(self._graphs) >= _MOST_GRAPHS:
+            self._graphs.pop(next(iter(self._graphs)), None)  # another thread may have done it
         given = running.tensors, running.addresses, running.stream
         try:
             graph = graph_of(lambda stream: self._issue(Running(stream, *given)), self.lane)
