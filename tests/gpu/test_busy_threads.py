@@ -13,6 +13,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.driver import driver, room
+from rnnc.runtime.process.turns import SHORT_TURNS
 
 HIDDEN, BATCH, STEPS = 512, 32, 256
 
@@ -63,9 +64,16 @@ def trained(rnn, x):
     return {"y": y.detach()} | {name: p.grad for name, p in rnn.named_parameters()}
 
 
+def wait_until(holds):
+    end = time.monotonic() + 30
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("layers", [1, 4])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_calls_have_the_same_bits_and_leave_turns_as_they_were(threads, layers):
+    wait_until(lambda: SHORT_TURNS._short is None)  # after the calls of other tests
     usual = sys.getswitchinterval()
     rnn, lengths = ours(layers), [STEPS] * 6 + [STEPS - 1, STEPS - 2]
     inputs = [drawn(steps) for steps in lengths]
@@ -74,9 +82,7 @@ def test_calls_have_the_same_bits_and_leave_turns_as_they_were(threads, layers):
         found = [trained(rnn, x) for x in inputs]
     for own, other in zip(found, wanted, strict=True):
         assert all(torch.equal(own[name], other[name]) for name in other)
-    end = time.monotonic() + 30
-    while sys.getswitchinterval() != usual and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: sys.getswitchinterval() == usual)
     assert sys.getswitchinterval() == usual
 
 
