@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Overwrite, Running
 from .driver.graphs import Graph, graph_of
 from .launch import Fill, Launch
+from .memory import lasting_workspace
 from .products.multiply import Multiply
 
 # Graphs of one operation: a loop of calls has two sets of addresses, or a few.
@@ -25,13 +26,16 @@ class Together(Op):
     Each launch takes the host as long as a short kernel runs, or longer. A graph of some takes it
     5 us. It holds addresses, so one is made where those of an earlier call come again. Its
     operations run one after the other, as in the stream. `slots` are the tensors that they use.
+    The memory that products of a stream share is another one: it goes, and comes back elsewhere.
     """
 
-    __slots__ = ("_graphs", "_missed", "_saved", "_slots", "lane", "ops")
+    __slots__ = ("_graphs", "_missed", "_saved", "_shares", "_slots", "lane", "ops")
 
     def __init__(self, lane: int | None, ops: Sequence[Op], slots: Sequence[int]) -> None:
         self.lane = lane
         self.ops, self._slots = tuple(ops), tuple(slots)
+        shares = [op.shares_on for op in ops if isinstance(op, Multiply)]
+        self._shares = next((device for device in shares if device is not None), None)
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
         self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
@@ -42,7 +46,11 @@ class Together(Op):
 
     def __call__(self, running: Running) -> None:
         """Issue them."""
-        addresses = tuple([running.addresses[slot] for slot in self._slots])
+        places = [running.addresses[slot] for slot in self._slots]
+        if self._shares is not None:
+            workspace = lasting_workspace(self._shares, running.owner)  # kept until the launch
+            places.append(workspace.data_ptr())
+        addresses = tuple(places)
         graph = self._graphs.get(addresses)
         if graph is None and addresses in self._missed and self._saved >= _COST:
             graph = self._make(addresses, running)

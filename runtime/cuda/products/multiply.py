@@ -44,6 +44,11 @@ class Multiply(Addressed):
         self.kind, self._launch, self._device = kind, launch, device
         self._own = None if own is None else size
 
+    @property
+    def shares_on(self) -> int | None:
+        """Device on which products of a stream share memory with it; None if it has its own."""
+        return self._device if self._own is None else None
+
     def text(self, name: Name) -> str:
         """Return it in words."""
         kind, (second, first, to, *_) = self.kind, self.named(name).values()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from rnnc.runtime.cuda import together
+from rnnc.runtime.cuda.products.multiply import Multiply
 from rnnc.runtime.cuda.together import Together
 from rnnc.runtime.program.ops import Running
 
@@ -120,6 +122,36 @@ def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
     for _ in range(5):
         assert issue(10, 20, 30) == [(0, 10), (2, 30)]
     assert asked == [LANE]
+
+
+def test_a_graph_is_of_the_memory_that_its_products_share(monkeypatch):
+    """A stream may get other memory, and what it had is freed: a graph must not write there."""
+    launched, places = [], [torch.empty(1), torch.empty(1)]
+    current = iter([0, 0, 0, 1, 1, 1, 0])
+    monkeypatch.setattr(together, "lasting_workspace", lambda device, stream: places[next(current)])
+
+    class Product(Multiply):
+        def __init__(self):
+            self._device, self._own, self.lane = 3, None, None
+
+        def __call__(self, running):
+            launched.append("product")
+
+    class Captured:
+        def __init__(self, issue, stream):
+            issue(stream)
+            launched[-1] = number = len(MADE)
+            MADE.append(number)
+            self.number = number
+
+        def launch_again(self, stream):
+            launched.append(self.number)
+
+    monkeypatch.setattr(together, "graph_of", Captured)
+    one = Together(None, [Product()], [0])
+    for _ in range(7):
+        one(Running(5, [None], [10]))
+    assert launched == ["product", 0, 0, 0, "product", 1, 1, 1, 0]
 
 
 def test_a_stream_without_a_lane_is_captured_by_another_one(monkeypatch):
