@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..program.ops import Allocate, AllocateTogether, Free, Name, Op, Overwrite, Running
 from .driver.graphs import Graph, graph_of
+from .driver.room import count_launches
 from .launch import Fill, Launch
 from .memory import lasting_workspace
 from .products.multiply import Multiply
@@ -29,13 +30,15 @@ class Together(Op):
     The memory that products of a stream share is another one: it goes, and comes back elsewhere.
     """
 
-    __slots__ = ("_graphs", "_missed", "_saved", "_shares", "_slots", "lane", "ops")
+    __slots__ = ("_device", "_graphs", "_missed", "_saved", "_shares", "_slots", "lane", "ops")
 
     def __init__(self, lane: int | None, ops: Sequence[Op], slots: Sequence[int]) -> None:
         self.lane = lane
         self.ops, self._slots = tuple(ops), tuple(slots)
         shares = [op.shares_on for op in ops if isinstance(op, Multiply)]
         self._shares = next((device for device in shares if device is not None), None)
+        own = [op.kernel.device for op in ops if isinstance(op, Launch) and lane is None]
+        self._device = own[0] if own else None  # whose streams' queues must have room
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
         self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
@@ -56,6 +59,8 @@ class Together(Op):
             graph = self._make(addresses, running)
         if graph is not None:
             graph.launch_again(running.stream if self.lane is None else self.lane)
+            if self._device is not None:
+                count_launches(self._device, running.stream, len(self.ops))
             self._saved = min(self._saved + 1, _MOST_SAVED)
             return
         self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]

@@ -23,6 +23,7 @@ from .driver import check, keeping, letting_go
 from .streams import Event, is_here
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
+_LAUNCH = 3_000  # ns
 _LONGEST_AHEAD = 2_000_000  # ns
 # A wait lasts until half of it is left: after each wait a thread queues for the lock, a long time.
 _AFTER_WAITING = 1_000_000  # ns
@@ -44,6 +45,11 @@ def make_room(device: int, stream: int) -> None:
         room.idle += gap - _LONGEST_GAP
     if now - room.idle - room.marked >= _BETWEEN_MARKS:
         room.make(now - room.idle)
+
+
+def count_launches(device: int, stream: int, launches: int) -> None:
+    """Count launches that a graph has issued at once, as if each had taken the host its time."""
+    _room(device, stream).idle -= launches * _LAUNCH
 
 
 def stream_with_room(device: torch.device) -> int | None:
@@ -68,7 +74,7 @@ class _Room:
 
     Attributes:
         seen: when room was asked for last, in ns.
-        idle: ns in which nothing was issued.
+        idle: ns in which nothing was issued, without those that `count_launches` adds.
         marked: when the last mark was made, in ns without `idle`.
     """
 

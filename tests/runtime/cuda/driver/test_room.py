@@ -111,6 +111,15 @@ def test_who_is_far_ahead_waits_without_the_lock(driver):
     assert driver.waits < 1000 * 100 / 1000 + 1
 
 
+def test_launches_of_a_graph_count_as_if_each_took_its_time(driver):
+    """The host takes 20 us for what fills as much of the queue as 60 launches."""
+    for _ in range(1000):
+        call(driver, 20)
+        room.count_launches(0, 7, 60)
+        assert driver.ahead <= 6
+    assert driver.waits > 10
+
+
 def test_waiting_is_no_time_in_which_something_was_issued(driver):
     """Or each call after a wait would wait for all before it."""
     while not driver.waits:
