@@ -27,7 +27,7 @@ class Together(Op):
     Each launch takes the host as long as a short kernel runs, or longer. A graph of some takes it
     5 us. It holds addresses, so one is made where those of an earlier call come again. Its
     operations run one after the other, as in the stream. `slots` are the tensors that they use.
-    The memory that products of a stream share is another one: it goes, and comes back elsewhere.
+    The memory that products of a stream share may move, too: its address is one of them.
     """
 
     __slots__ = ("_device", "_graphs", "_missed", "_saved", "_shares", "_slots", "lane", "ops")

@@ -281,7 +281,7 @@ class Target(ABC):
         Args:
             layer_call: of one direction of time.
             call: of all layers.
-            steps: of the call.
+            steps: T.
             batch: rows.
             like: gives dtype and device of the call.
         """
@@ -292,10 +292,5 @@ class Target(ABC):
     ) -> None:
         """Compile and load the kernels of a call that has not been made.
 
-        Args:
-            layer_call: of one direction of time.
-            call: of all layers.
-            steps: T.
-            batch: rows.
-            like: gives dtype and device of the call.
+        Arguments are as in `asked_ahead`.
         """

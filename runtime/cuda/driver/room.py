@@ -74,7 +74,7 @@ class _Room:
 
     Attributes:
         seen: when room was asked for last, in ns.
-        idle: ns in which nothing was issued, without those that `count_launches` adds.
+        idle: ns in which nothing was issued, less the ns that `count_launches` adds to the time.
         marked: when the last mark was made, in ns without `idle`.
     """
 

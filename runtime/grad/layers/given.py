@@ -53,7 +53,7 @@ def new_lasts(call: Call, like: Tensor, batch: int) -> Sequence[Tensor]:
 
 def results_for(
     call: Call, output: Tensor | None, lasts: Sequence[Tensor]
-) -> list[LayerResults | None]:
+) -> Sequence[LayerResults | None]:
     """Return the tensors for the results of each direction of each layer; None for new ones.
 
     `output` is of a single step, (..., B, hidden), and `lasts` as in `new_lasts`.
@@ -64,7 +64,7 @@ def results_for(
     found = [LayerResults(None, [s[i].view(plane) for s in lasts]) for i in range(call.parts)]
     if output is not None:
         found[-1] = found[-1]._replace(output=output.view(1, *plane))
-    return [*found]
+    return found
 
 
 def lanes_for(call: Call, x: Tensor, steps: int) -> Lanes:

@@ -235,17 +235,17 @@ def test_the_check_finds_what_is_wrong(lowered):
     program, inputs = lowered[0]
     ops = program.ops
 
-    def without(name, number=0):
+    def without(name, number):
         place = [i for i, op in enumerate(ops) if type(op).__name__ == name][number]
         return (*ops[:place], *ops[place + 1 :])
 
-    for name, why in (
-        ("Allocate", "that is gone"),
-        ("Fork", "not forked"),
-        ("Enter", "did not enter"),
-        ("Join", "left behind"),
+    for name, number, why in (
+        ("Allocate", -1, "memory that is gone"),  # no other tensor is made like the last one
+        ("Fork", 0, "not forked"),
+        ("Enter", 0, "did not enter"),
+        ("Join", 0, "left behind"),
     ):
-        program.ops = without(name)
+        program.ops = without(name, number)
         with pytest.raises(ProgramError, match=why):
             check_program(program, inputs)
     program.ops = ops
